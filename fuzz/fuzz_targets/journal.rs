@@ -15,7 +15,7 @@ use std::sync::Arc;
 use numaherd_fuzz::{sealed, temporary};
 use numaherd_herd::journal::{Affinities, Journal};
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
 
 /// The boot that the seeds' journals are of.
 const BOOT: &str = "b";
@@ -37,8 +37,8 @@ impl Affinities for Machine {
         Ok((!thread.tid.is_multiple_of(3)).then_some(bounds))
     }
 
-    fn bound_to(&mut self, _: &[Arc<CpuSet>], _: u64) -> Vec<Bound> {
-        Vec::new()
+    fn bound_to(&mut self, _: &[Arc<CpuSet>], _: u64) -> Search {
+        Search::default()
     }
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {

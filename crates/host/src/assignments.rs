@@ -1,8 +1,9 @@
 //! Which masks are ours: what tells a thread that this program has placed from one whose user did.
 //!
-//! A thread that was given a mask kernel it on to the threads and processes that it starts. Such
+//! A thread that was given a mask hands it on to the threads and processes that it starts. Such
 //! a mask is ours too, although no order named the new thread: it counts as assigned to the core of
-//! the one it came from, which is where it runs.
+//! the one it came from, which is where it runs. A thread that was there before the mask was given has it from
+//! somebody else, and so has one that is seen with it only later in its life.
 //!
 //! A thread whose user set its mask stays *pinned* when it is given one of ours instead: its user cares
 //! where it runs (`taskset` and `numactl` in BRM §4.3), until its mask is opened wide. Pinning is
@@ -20,6 +21,8 @@ struct Assignment {
     cpus: Arc<CpuSet>,
     /// Whether a thread that has it was pinned before, all of them where several got it.
     pinned: bool,
+    /// When it was first given in its process, on the clock of births.
+    since: u64,
 }
 
 /// Whose mask a thread has.
@@ -51,6 +54,7 @@ impl Assignments {
                 core: None,
                 cpus: Arc::new(cpus.clone()),
                 pinned: false,
+                since: 0,
             };
             (*thread, assignment)
         };
@@ -65,13 +69,14 @@ impl Assignments {
         self.pinned.contains(&thread)
     }
 
-    /// A thread was given a mask.
+    /// A thread was given a mask, no earlier than `since`.
     pub(crate) fn give(
         &mut self,
         thread: ThreadId,
         pid: Option<u32>,
         core: Option<CpuId>,
         cpus: &Arc<CpuSet>,
+        since: u64,
     ) {
         if core.is_none() {
             self.by_thread.remove(&thread);
@@ -81,6 +86,7 @@ impl Assignments {
             core,
             cpus: cpus.clone(),
             pinned: self.is_pinned(thread),
+            since,
         };
         if let Some(pid) = pid {
             let given = self.by_process.entry(pid).or_default();
@@ -95,7 +101,8 @@ impl Assignments {
         self.by_thread.insert(thread, assignment);
     }
 
-    /// Whose the mask of a thread is; a mask that came by inheritance is taken over.
+    /// Whose the mask of a thread is. A mask that came by inheritance is taken over when the thread is seen first
+    /// (`is_new`).
     pub(crate) fn owner(
         &mut self,
         thread: ThreadId,
@@ -103,6 +110,7 @@ impl Assignments {
         parent: u32,
         mask: &Arc<CpuSet>,
         cpuset: &CpuSet,
+        is_new: bool,
     ) -> Owner {
         // One of which the cpuset has left nothing names no core that still counts.
         let same = |given: &CpuSet| {
@@ -117,8 +125,8 @@ impl Assignments {
                 self.by_thread.remove(&thread);
                 Owner::Nobody
             }
-            Some(None) => Owner::Foreign,
-            None => self.inherit(thread, process, parent, same),
+            None if is_new => self.inherit(thread, process, parent, same),
+            Some(None) | None => Owner::Foreign,
         };
         match owner {
             Owner::Nobody => self.pinned.remove(&thread),
@@ -141,7 +149,8 @@ impl Assignments {
             .into_iter()
             .filter_map(|pid| self.by_process.get(&pid))
             .flatten();
-        let Some(assignment) = given.find(|given| same(&given.cpus)).cloned() else {
+        let is_from = |given: &&Assignment| thread.born >= given.since && same(&given.cpus);
+        let Some(assignment) = given.find(is_from).cloned() else {
             return Owner::Foreign;
         };
         let core = assignment.core;
@@ -189,12 +198,18 @@ mod tests {
 
     fn given() -> Assignments {
         let mut assignments = Assignments::default();
-        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("2-3"));
+        give(&mut assignments, 5, Some(2), "2-3");
         assignments
     }
 
+    /// Gives a thread of process 5 a mask, when all threads of these tests are there or about to start.
+    fn give(assignments: &mut Assignments, id: u32, core: Option<u32>, mask: &str) {
+        assignments.give(thread(id), Some(5), core.map(CpuId), &cpus(mask), 50);
+    }
+
+    /// What is found of a thread that is seen first.
     fn owner(assignments: &mut Assignments, id: u32, of: ProcessId, mask: &str) -> Owner {
-        assignments.owner(thread(id), of, 5, &cpus(mask), &cpus("0-7"))
+        assignments.owner(thread(id), of, 5, &cpus(mask), &cpus("0-7"), true)
     }
 
     #[test]
@@ -222,24 +237,43 @@ mod tests {
         assert_eq!(owner(&mut assignments, 51, PROCESS, "2-3"), ours);
         assert_eq!(owner(&mut assignments, 6, CHILD, "2-3"), ours);
         let grandchild = ProcessId { pid: 7, born: 70 };
-        let inherited = assignments.owner(thread(7), grandchild, 6, &cpus("2-3"), &cpus("0-7"));
+        let of = |assignments: &mut Assignments, id, process, parent| {
+            let mask = cpus("2-3");
+            assignments.owner(thread(id), process, parent, &mask, &cpus("0-7"), true)
+        };
+        let inherited = of(&mut assignments, 7, grandchild, 6);
         assert_eq!(inherited, ours);
         let stranger = ProcessId { pid: 8, born: 80 };
-        let other = assignments.owner(thread(8), stranger, 1, &cpus("2-3"), &cpus("0-7"));
+        let other = of(&mut assignments, 8, stranger, 1);
         assert_eq!(other, Owner::Foreign);
+    }
+
+    #[test]
+    fn who_was_there_before_or_is_seen_with_it_only_later_has_inherited_nothing() {
+        let mut assignments = given();
+        let old = ThreadId { tid: 6, born: 49 };
+        let mask = cpus("2-3");
+        let of_old = assignments.owner(old, CHILD, 5, &mask, &cpus("0-7"), true);
+        assert_eq!(of_old, Owner::Foreign);
+        let of_later = assignments.owner(thread(51), PROCESS, 1, &mask, &cpus("0-7"), false);
+        assert_eq!(of_later, Owner::Foreign);
+        // Nor do those have anything of ours that they start.
+        let grandchild = ProcessId { pid: 7, born: 70 };
+        let inherited = assignments.owner(thread(7), grandchild, 6, &mask, &cpus("0-7"), true);
+        assert_eq!(inherited, Owner::Foreign);
     }
 
     #[test]
     fn a_thread_given_back_is_nobodys() {
         let mut assignments = given();
-        assignments.give(thread(5), Some(5), None, &cpus("0-7"));
+        give(&mut assignments, 5, None, "0-7");
         assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), Owner::Nobody);
     }
 
     #[test]
     fn an_order_cut_by_the_cpuset_is_still_ours() {
         let mut assignments = given();
-        let narrowed = assignments.owner(thread(5), PROCESS, 1, &cpus("3"), &cpus("3-6"));
+        let narrowed = assignments.owner(thread(5), PROCESS, 1, &cpus("3"), &cpus("3-6"), false);
         assert_eq!(narrowed, Owner::Ours(Some(CpuId(2))));
     }
 
@@ -249,15 +283,15 @@ mod tests {
         owner(&mut assignments, 5, PROCESS, "1");
         owner(&mut assignments, 9, PROCESS, "0-7");
         assert!(assignments.is_pinned(thread(5)) && !assignments.is_pinned(thread(9)));
-        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("2-3"));
+        give(&mut assignments, 5, Some(2), "2-3");
         let ours = Owner::Ours(Some(CpuId(2)));
         assert_eq!(owner(&mut assignments, 5, PROCESS, "2-3"), ours);
         assert!(assignments.is_pinned(thread(5)));
         // A node that is the whole machine.
-        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("0-7"));
+        give(&mut assignments, 5, Some(2), "0-7");
         assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), ours);
         assert!(assignments.is_pinned(thread(5)));
-        assignments.give(thread(5), Some(5), None, &cpus("1"));
+        give(&mut assignments, 5, None, "1");
         assert_eq!(owner(&mut assignments, 5, PROCESS, "1"), Owner::Foreign);
         assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), Owner::Nobody);
         assert!(!assignments.is_pinned(thread(5)));
@@ -270,11 +304,11 @@ mod tests {
     fn pinning_is_inherited_with_the_mask_unless_an_unpinned_thread_may_have_handed_it_on() {
         let mut assignments = Assignments::default();
         owner(&mut assignments, 5, PROCESS, "1");
-        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("2-3"));
+        give(&mut assignments, 5, Some(2), "2-3");
         owner(&mut assignments, 51, PROCESS, "2-3");
         owner(&mut assignments, 6, CHILD, "2-3");
         assert!(assignments.is_pinned(thread(51)) && assignments.is_pinned(thread(6)));
-        assignments.give(thread(9), Some(5), Some(CpuId(3)), &cpus("2-3"));
+        give(&mut assignments, 9, Some(3), "2-3");
         owner(&mut assignments, 52, PROCESS, "2-3");
         assert!(!assignments.is_pinned(thread(52)));
     }

@@ -43,9 +43,9 @@ struct State {
     refuse_affinity: Option<Errno>,
     narrow_to: Option<CpuSet>,
     reuse_after_set: Option<(u32, u64)>,
-    /// A folder of processes, one of them, and the one that it starts and that has its place by the time that it is
-    /// looked at.
-    succeed: Option<(PathBuf, u32, u32)>,
+    /// A folder of processes, and a chain of them: by the time that the first is looked at, it has started the second and
+    /// ended.
+    succeed: (PathBuf, VecDeque<u32>),
     /// Page address to node, or to a negative errno.
     pages: BTreeMap<u64, i32>,
     /// Pages that never move: a status that they keep.
@@ -93,9 +93,11 @@ impl FakeKernel {
         self.with(|state| state.reuse_after_set = Some((tid, born)));
     }
 
-    /// The process of one thread starts another, and ends before its mask can be read.
-    pub(crate) fn succeed(&self, proc: &Path, pid: u32, by: u32) {
-        self.with(|state| state.succeed = Some((proc.to_owned(), pid, by)));
+    /// Each of these processes of one thread, of which the first is there, starts the next one and ends before its mask can
+    /// be read.
+    pub(crate) fn succeed(&self, proc: &Path, chain: impl IntoIterator<Item = u32>) {
+        let chain = chain.into_iter().collect();
+        self.with(|state| state.succeed = (proc.to_owned(), chain));
     }
 
     /// Base pages from `first` (a page number) on, on a node.
@@ -164,7 +166,10 @@ impl FakeKernel {
 impl Kernel for FakeKernel {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
         self.with(|state| {
-            if let Some((proc, _, by)) = state.succeed.take_if(|(_, pid, _)| *pid == tid) {
+            let (proc, chain) = &mut state.succeed;
+            if chain.front() == Some(&tid) && chain.len() > 1 {
+                chain.pop_front();
+                let by = chain[0];
                 let thread = state.threads.remove(&tid).expect("it is there");
                 state.threads.insert(by, thread);
                 let of = |pid: u32| proc.join(pid.to_string());

@@ -8,9 +8,9 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, NewPages, NodeState, Orders, Outcome,
-    PageOutcome, Pager, Process, ProcessId, Progress, Sharing, Signal, SignalReport, Snapshot,
-    ThreadId, Waker, World, WorldError,
+    AffinityOutcome, AffinityResult, Bounds, Kinship, NewPages, NodeState, Orders, Outcome,
+    PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal, SignalReport,
+    Snapshot, ThreadId, Waker, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -371,7 +371,7 @@ impl World for Host {
             .map_or_else(Kinship::default, |(_, kin)| kin)
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Vec<Bound> {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
         let online = self.shared.online();
         let wanted = Wanted {
             masks,
@@ -385,13 +385,14 @@ impl World for Host {
     fn apply(&mut self, orders: &Orders) -> Outcome {
         let Shared { kernel, stop, .. } = &*self.shared;
         let mut affinities = Vec::with_capacity(orders.affinities.len());
+        let now = births_now();
         for order in &orders.affinities {
             let result = affinity::set(&**kernel, order.thread, &order.cpus);
             if let AffinityResult::Done | AffinityResult::Narrowed { .. } = result {
                 let process = self.scanner.process_of(order.thread);
                 let pid = process.map(|process| process.pid);
                 self.assignments
-                    .give(order.thread, pid, order.core, &order.cpus);
+                    .give(order.thread, pid, order.core, &order.cpus, now);
                 self.scanner.mask_was_set(order.thread);
             }
             affinities.push(AffinityOutcome {

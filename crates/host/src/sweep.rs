@@ -7,16 +7,19 @@
 //! A thread may start another and end before it is looked at. Hence each list is read again until nothing new is in
 //! it: if no such thread is found then, there is none, nor anyone who could start one but those who are watched. Where
 //! processes start faster than they can be looked at, this would not end, so that a list is read [`MOST_LISTS`] times.
+//! The search is complete all the same if everyone new in the last list could be looked at: who starts later than that
+//! is started by someone in it, or by his descendants. Nor may anyone who was found have a parent that could not be looked
+//! at: whether it is an heir shows when it is an orphan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{Bound, Bounds, Kinship, ProcessId, ThreadId, is_mask, is_whole};
+use numaherd_world::{Bound, Bounds, Kinship, ProcessId, Search, ThreadId, is_mask, is_whole};
 
 use crate::cpusets::Cpusets;
 use crate::files::Root;
-use crate::kernel::Kernel;
+use crate::kernel::{Errno, Kernel};
 use crate::proc::{cgroup, stat, status};
 
 /// Time in ns between two thorough looks that nobody asked for.
@@ -81,7 +84,7 @@ impl Sweep {
         kernel: &dyn Kernel,
         online: &CpuSet,
         wanted: &Wanted<'_>,
-    ) -> Vec<Bound> {
+    ) -> Search {
         self.cpusets.begin(online);
         self.sessions = None;
         let now_ns = kernel.now_ns();
@@ -89,10 +92,11 @@ impl Sweep {
         if is_thorough {
             self.thorough_at_ns = now_ns + SELDOM_NS;
         }
-        let mut found = Vec::new();
+        let mut search = Search::default();
         let before = std::mem::take(&mut self.passed_over);
-        let mut known = Vec::new();
+        let (mut known, mut missed) = (Vec::new(), BTreeSet::new());
         for _ in 0..MOST_LISTS {
+            search.is_complete = true;
             let mut pids = self.unknown("proc", &mut known);
             if pids.is_empty() {
                 break;
@@ -101,15 +105,26 @@ impl Sweep {
                 let is_known = !is_thorough && before.binary_search(&pid).is_ok();
                 is_known || {
                     let of_process = self.of_process(kernel, online, wanted, pid);
-                    let has_none = of_process.is_empty();
-                    found.extend(of_process);
+                    let has_none = of_process.found.is_empty();
+                    search.found.extend(of_process.found);
+                    if !of_process.is_complete {
+                        search.is_complete = false;
+                        missed.insert(pid);
+                    }
                     has_none || (wanted.is_watched)(pid)
                 }
             });
             self.passed_over.append(&mut pids);
         }
         self.passed_over.sort_unstable();
-        found
+        let is_known = |pid| known.binary_search(&pid).is_ok() && !missed.contains(&pid);
+        let is_clear = |bound: &Bound| bound.is_orphan || is_known(bound.kin.parent);
+        search.is_complete &= search.found.iter().all(is_clear);
+        if !search.is_complete {
+            let found: BTreeSet<u32> = search.found.iter().map(|b| b.process.pid).collect();
+            self.passed_over.retain(|pid| !found.contains(pid));
+        }
+        search
     }
 
     /// The numbers in a folder that are not `known` yet; now they are.
@@ -121,22 +136,23 @@ impl Sweep {
         numbers
     }
 
+    /// Those of a process. The search is complete if each of its threads that were listed was there to be looked at.
     fn of_process(
         &mut self,
         kernel: &dyn Kernel,
         online: &CpuSet,
         wanted: &Wanted<'_>,
         pid: u32,
-    ) -> Vec<Bound> {
+    ) -> Search {
         let list = format!("proc/{pid}/task");
         let (mut listed, mut lists) = (Vec::new(), 0);
         let mut tids = Vec::new();
         let mut words = Vec::new();
         let mut mask_of = |tid| {
             let answer = kernel.affinity(tid, &mut words);
-            answer.ok().map(|()| CpuSet::of_words(words.clone()))
+            answer.map(|()| CpuSet::of_words(words.clone()))
         };
-        let mut found = Vec::new();
+        let mut search = Search::default();
         let mut process = None;
         loop {
             if tids.is_empty() && lists < MOST_LISTS {
@@ -144,10 +160,17 @@ impl Sweep {
                 lists += 1;
             }
             let Some(tid) = tids.pop() else {
-                return found;
+                // Without a thread it has ended, or nobody may list them.
+                let has_ended = listed.is_empty() && mask_of(pid) == Err(Errno::SRCH);
+                search.is_complete &= !has_ended;
+                return search;
             };
-            let Some(mask) = mask_of(tid).filter(|mask| !is_whole(mask, online)) else {
-                continue;
+            let mask = match mask_of(tid) {
+                Ok(mask) if !is_whole(&mask, online) => mask,
+                answer => {
+                    search.is_complete &= answer != Err(Errno::SRCH);
+                    continue;
+                }
             };
             let folder = format!("{list}/{tid}");
             let cpus = (*self.cpusets.cpus_of(&folder)).clone();
@@ -165,13 +188,22 @@ impl Sweep {
             // A number may be used again at any time: the mask must be this thread's before and after.
             let process = process.get_or_insert_with(|| self.process(pid));
             if let Some(bound) = self.known(&folder, process.as_ref(), tid, bounds)
-                && bound.thread.born >= wanted.since
-                && mask_of(tid).as_ref() == Some(&bound.bounds.mask)
+                && mask_of(tid).as_ref() == Ok(&bound.bounds.mask)
                 && kernel.born(tid) == Some(bound.thread.born)
             {
-                found.push(bound);
+                search
+                    .found
+                    .extend(Some(bound).filter(|bound| bound.thread.born >= wanted.since));
+            } else {
+                search.is_complete &= self.is_kernels(&folder);
             }
         }
+    }
+
+    /// Whether a thread is the kernel's own, which starts nobody with its mask.
+    fn is_kernels(&self, folder: &str) -> bool {
+        let text = self.root.read(&format!("{folder}/stat"));
+        text.is_ok_and(|text| stat::parse(&text).is_some_and(|stat| stat.is_kernels()))
     }
 
     /// What files tell of a thread; nothing of one that is the kernel's own or has ended.
@@ -327,7 +359,7 @@ mod tests {
                 thoroughly,
                 is_watched: &|pid| pid == 20,
             };
-            let found = self.sweep.find(&self.kernel, &cpus("0-7"), &wanted);
+            let found = self.sweep.find(&self.kernel, &cpus("0-7"), &wanted).found;
             let shown = |bound: &Bound| (bound.process.pid, bound.is_orphan);
             found.iter().map(shown).collect()
         }
@@ -360,7 +392,10 @@ mod tests {
             thoroughly: true,
             is_watched: &|_| false,
         };
-        let found = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+        let found = machine
+            .sweep
+            .find(&machine.kernel, &cpus("0-7"), &wanted)
+            .found;
         let born = |bound: &Bound| (bound.process.pid, bound.session_born);
         let born: Vec<_> = found.iter().map(born).collect();
         assert_eq!(born, [(10, 40), (11, 45), (13, 60)]);
@@ -407,8 +442,38 @@ mod tests {
         let mut machine = Machine::new();
         machine.process(10, 1, 10, 60, "2-3");
         let proc = machine.folder.path().join("proc");
-        machine.kernel.succeed(&proc, 10, 9);
+        machine.kernel.succeed(&proc, [10, 9]);
         assert_eq!(machine.find(true), [(9, true)]);
+    }
+
+    #[test]
+    fn a_search_is_complete_unless_someone_new_in_the_last_list_had_ended() {
+        let mut machine = Machine::new();
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            thoroughly: true,
+            is_watched: &|_| false,
+        };
+        let is_complete = |machine: &mut Machine| {
+            let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+            search.is_complete
+        };
+        machine.process(10, 1, 10, 60, "0-7");
+        // One that has ended can start nobody after the list.
+        machine.process(200, 1, 10, 61, "2-3");
+        machine.kernel.thread(200, 60, cpus("2-3"));
+        assert!(is_complete(&mut machine));
+        machine.process(201, 10, 10, 61, "2-3");
+        assert!(is_complete(&mut machine), "its parent was looked at");
+        machine.process(202, 200, 10, 61, "2-3");
+        assert!(!is_complete(&mut machine), "its parent was not");
+        machine.kernel.thread(200, 61, cpus("2-3"));
+        assert!(is_complete(&mut machine));
+        // Each time that it is looked at, another is there in its place.
+        let proc = machine.folder.path().join("proc");
+        machine.kernel.succeed(&proc, 10..100);
+        assert!(!is_complete(&mut machine));
     }
 
     #[test]

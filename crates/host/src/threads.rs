@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
 
 use crate::affinity;
 use crate::cpusets::Cpusets;
@@ -48,7 +48,7 @@ impl Threads {
 
     /// The threads of the whole machine that were born at `since` or later, in clock ticks since boot, and have
     /// one of these masks, or what the kernel has left of one.
-    pub fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+    pub fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
         let online = self.online();
         let wanted = Wanted {
             masks,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use numaherd_herd::journal::{self, Affinities, Journal, Restored};
 use numaherd_host::Threads;
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
 use serde::Serialize;
 
 use crate::cli::Release;
@@ -139,7 +139,7 @@ impl Affinities for Machine {
         self.0.bounds_of(thread)
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
         self.0.bound_to(masks, since)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, NewPages, Notice,
-    Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Signal,
+    Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Search, Signal,
     SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
 };
 
@@ -60,6 +60,8 @@ pub struct FakeWorld {
     pub unseen: Vec<ThreadId>,
     /// From whom the process of a number descends, and whether it is an orphan.
     pub kin: BTreeMap<u32, (Kinship, bool)>,
+    /// Searches for bound threads in which all of them end before they can be looked at, and others take their places.
+    pub misses: u64,
     /// Threads that start one by one, each right after orders were carried out.
     pub starts: Vec<Thread>,
     /// Intervals until the world ends.
@@ -97,6 +99,7 @@ impl FakeWorld {
             dies: Vec::new(),
             unseen: Vec::new(),
             kin: BTreeMap::new(),
+            misses: 0,
             starts: Vec::new(),
             ends_after: u64::MAX,
             blind_from: u64::MAX,
@@ -255,7 +258,14 @@ impl World for FakeWorld {
         known.map(|(kin, _)| kin.clone()).unwrap_or_default()
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, _: bool) -> Vec<Bound> {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, _: bool) -> Search {
+        if self.misses > 0 {
+            self.misses -= 1;
+            return Search {
+                found: Vec::new(),
+                is_complete: false,
+            };
+        }
         let there = self.threads.iter().map(|thread| Bound {
             thread: thread.id,
             process: thread.process,
@@ -265,10 +275,13 @@ impl World for FakeWorld {
             is_orphan: self.kin.get(&thread.process.pid).is_some_and(|kin| kin.1),
             session_born: thread.process.born,
         });
-        there
+        let found = there
             .filter(|bound| bound.thread.born >= since)
-            .filter(|bound| masks.iter().any(|mask| bound.bounds.is(mask)))
-            .collect()
+            .filter(|bound| masks.iter().any(|mask| bound.bounds.is(mask)));
+        Search {
+            found: found.collect(),
+            is_complete: true,
+        }
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

@@ -36,6 +36,27 @@ impl Kinship {
     }
 }
 
+/// What a search for threads with certain masks came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// The threads that were found.
+    pub found: Vec<Bound>,
+    /// Whether nobody with such a mask can have been missed but those that whoever was found has started since. It is
+    /// false where threads ended before they could be looked at: those that they had started may have such a mask too,
+    /// and may not be orphans yet.
+    pub is_complete: bool,
+}
+
+impl Default for Search {
+    /// Nobody has such a mask.
+    fn default() -> Self {
+        Self {
+            found: Vec::new(),
+            is_complete: true,
+        }
+    }
+}
+
 /// A thread anywhere on the machine that has a certain mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {

@@ -9,9 +9,7 @@
 //! * a thread that is new since the last snapshot, and comes with a mask that we set in the same
 //!   process, was started by a thread that we had placed and inherited the mask: it is ours, and is
 //!   given back at the end;
-//! * so was a new thread of another process that comes with a mask that we set, when the world, which
-//!   knows the parents of processes, says that it has a core of ours ([`Thread::assigned`]);
-//! * so is an heir, wherever it is (`heirs`);
+//! * so is an heir in another process, wherever that is (`heirs`);
 //! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread
 //!   that was there before cannot have inherited its mask, though it be the same as one of ours.
 
@@ -60,7 +58,7 @@ pub struct Holdings {
     threads: BTreeMap<ThreadId, Held>,
     // Every mask set in a process so far, each once, with what its first holder had before.
     masks: BTreeMap<ProcessId, Vec<Held>>,
-    // The threads of the last snapshot, ascending.
+    // The threads of the last snapshot, ascending, but those of which it is not clear yet whether they are heirs.
     seen: Vec<ThreadId>,
 }
 
@@ -116,11 +114,16 @@ impl Holdings {
 
     /// Notes that a thread has a mask of ours now.
     pub fn hold(&mut self, thread: ThreadId, held: Held) {
+        self.was_set(&held);
+        self.threads.insert(thread, held);
+    }
+
+    /// Notes that a thread has, or had, a mask of ours, which its heirs may have.
+    pub fn was_set(&mut self, held: &Held) {
         let masks = self.masks.entry(held.process).or_default();
         if !masks.iter().any(|known| known.mask == held.mask) {
             masks.push(held.clone());
         }
-        self.threads.insert(thread, held);
     }
 
     /// Forgets a thread.
@@ -146,14 +149,22 @@ impl Holdings {
     }
 
     /// Takes in the threads that were started with a mask of ours since the last call, and those that have taken
-    /// the place of another with theirs; returns what was taken in.
-    pub fn adopt(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
+    /// the place of another with theirs; returns what was taken in. Whether others that have such a mask are heirs is
+    /// clear only where the search for these was complete (`knows_all_heirs`).
+    pub fn adopt(&mut self, snapshot: &Snapshot, knows_all_heirs: bool) -> Vec<(ThreadId, Held)> {
         let mut heirs = self.heirs(snapshot);
         heirs.extend(self.successors(snapshot));
         for (thread, held) in &heirs {
             self.hold(*thread, held.clone());
         }
-        self.seen = snapshot.threads.iter().map(|thread| thread.id).collect();
+        let has_mask = |thread: &Thread| {
+            let mut set = self.masks.values().flatten();
+            set.any(|held| is_mask(thread, &held.mask, &snapshot.online))
+        };
+        let is_clear =
+            |thread: &&Thread| knows_all_heirs || self.has_seen(thread.id) || !has_mask(thread);
+        let seen = snapshot.threads.iter().filter(is_clear);
+        self.seen = seen.map(|thread| thread.id).collect();
         heirs
     }
 
@@ -198,11 +209,9 @@ impl Holdings {
     }
 
     fn donor(&self, thread: &Thread, online: &CpuSet) -> Option<&Held> {
-        let own = self.masks.get(&thread.process).into_iter().flatten();
-        let vouched_for = thread.assigned.is_some();
-        let others = self.masks.values().filter(|_| vouched_for).flatten();
-        own.chain(others)
-            .find(|held| is_mask(thread, &held.mask, online))
+        let set_in_process = self.masks.get(&thread.process)?;
+        let is_its = |held: &&Held| is_mask(thread, &held.mask, online);
+        set_in_process.iter().find(is_its)
     }
 }
 

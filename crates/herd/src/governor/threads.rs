@@ -133,6 +133,8 @@ pub struct ThreadGovernor {
     all: Arc<CpuSet>,
     masks: BTreeMap<(CpuId, AffinityScope), Arc<CpuSet>>,
     holdings: Holdings,
+    /// Whether the last search for heirs was complete.
+    knows_all_heirs: bool,
     moves: Moves,
     bounces: Bounces<ThreadId, DomainId>,
     judge: Option<Judge>,
@@ -156,6 +158,7 @@ impl ThreadGovernor {
             all: all_cpus(topology),
             masks: BTreeMap::new(),
             holdings: Holdings::default(),
+            knows_all_heirs: true,
             moves: Moves::new(limits),
             bounces: Bounces::new(bounce_limit(limits)),
             judge: limits.worse.undo.then(|| Judge::new(limits.worse)),
@@ -170,8 +173,10 @@ impl ThreadGovernor {
         &self.holdings
     }
 
-    /// Takes in heirs that were found elsewhere than in a snapshot.
-    pub(crate) fn adopt(&mut self, heirs: Vec<(ThreadId, Held)>) {
+    /// Takes in heirs that were found elsewhere than in a snapshot. Where the search for them was not complete, those
+    /// that are found in the next one may still have their masks from processes that have ended.
+    pub(crate) fn adopt(&mut self, heirs: Vec<(ThreadId, Held)>, is_complete: bool) {
+        self.knows_all_heirs = is_complete;
         for (thread, held) in heirs {
             self.holdings.hold(thread, held);
         }
@@ -200,8 +205,8 @@ impl ThreadGovernor {
     /// of ours, to be written down as such.
     pub fn watch(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
         self.forget_the_gone(snapshot);
-        let adopted = self.holdings.adopt(snapshot);
-        self.holdings.keep_processes(snapshot);
+        let adopted = self.holdings.adopt(snapshot, self.knows_all_heirs);
+        self.forget_processes(snapshot);
         adopted
     }
 
@@ -220,12 +225,12 @@ impl ThreadGovernor {
         self.forget_the_gone(snapshot);
         self.moves.begin(snapshot);
         let mut governed = Governed {
-            adopted: self.holdings.adopt(snapshot),
+            adopted: self.holdings.adopt(snapshot, self.knows_all_heirs),
             changes: self.leavers(snapshot),
             ..Governed::default()
         };
         // Only now: a process may have ended that left its mask to a child.
-        self.holdings.keep_processes(snapshot);
+        self.forget_processes(snapshot);
         self.name_the_confined(snapshot, &mut governed.notices);
         let mut pass = Pass {
             snapshot,
@@ -251,7 +256,7 @@ impl ThreadGovernor {
     /// whose mask someone else has changed since: they are left alone.
     pub fn release(&mut self, snapshot: &Snapshot) -> Governed {
         let mut governed = Governed {
-            adopted: self.holdings.adopt(snapshot),
+            adopted: self.holdings.adopt(snapshot, self.knows_all_heirs),
             ..Governed::default()
         };
         for (id, held) in self.holdings.iter() {
@@ -482,6 +487,13 @@ impl ThreadGovernor {
             .filter(|(.., thread)| thread.is_none_or(leaves))
             .map(|(id, held, thread)| give_back(id, held, thread))
             .collect()
+    }
+
+    /// Forgets what was set in processes that have ended, unless heirs of theirs may have been missed.
+    fn forget_processes(&mut self, snapshot: &Snapshot) {
+        if self.knows_all_heirs {
+            self.holdings.keep_processes(snapshot);
+        }
     }
 
     fn forget_the_gone(&mut self, snapshot: &Snapshot) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ProcessId, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ProcessId, Search, ThreadId};
 
 use super::{Journal, Owed, SavedAffinity, owe};
 use crate::error::HerdError;
@@ -23,7 +23,7 @@ pub trait Affinities {
 
     /// The threads of the whole machine that were born at `since` or later, in clock ticks since boot, and have
     /// one of these masks, or what the kernel has left of one.
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound>;
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search;
 
     /// Sets one.
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult;
@@ -115,10 +115,10 @@ impl Journal {
         let mut unwritten = None;
         let begun = Instant::now();
         while !donors.is_empty() {
-            let mut bound = affinities.bound_to(&masks(&donors), since(&donors));
-            bound.retain(|thread| known.insert(thread.thread));
-            let found = heirs(&donors, bound);
-            if found.is_empty() {
+            let mut search = affinities.bound_to(&masks(&donors), since(&donors));
+            search.found.retain(|thread| known.insert(thread.thread));
+            let found = heirs(&donors, search.found);
+            if found.is_empty() && search.is_complete {
                 break;
             }
             // Whoever goes on after a kill finds those that they have started by them.

@@ -152,16 +152,17 @@ impl Running<'_> {
     }
 
     /// Takes in the heirs of threads that we placed, wherever they are on the machine; they are given back with
-    /// what has left the selection. Returns how many there are. Threads that were given back before need
-    /// not stay in the journal for their sake any more.
-    pub(super) fn find_heirs(&mut self, thoroughly: bool) -> usize {
+    /// what has left the selection. Returns whether there are none. Then threads that were given back before need
+    /// not stay in the journal for their sake any more, nor what was set in processes that have ended be remembered.
+    pub(super) fn find_heirs(&mut self, thoroughly: bool) -> bool {
         let holdings = self.governor.holdings();
         let donors = holdings.donors();
-        let mut found = Vec::new();
+        let (mut found, mut is_complete) = (Vec::new(), true);
         if !donors.is_empty() {
-            let mut bound =
-                self.world
-                    .bound_to(&heirs::masks(&donors), heirs::since(&donors), thoroughly);
+            let (masks, since) = (heirs::masks(&donors), heirs::since(&donors));
+            let search = self.world.bound_to(&masks, since, thoroughly);
+            is_complete = search.is_complete;
+            let mut bound = search.found;
             let there: BTreeSet<ThreadId> = bound.iter().map(|bound| bound.thread).collect();
             self.done_with.extend(&self.settling);
             self.done_with.retain(|thread| there.contains(thread));
@@ -172,15 +173,17 @@ impl Running<'_> {
             found = heirs::heirs(&donors, bound);
         }
         self.write_down_adopted(&found);
-        let settled = std::mem::take(&mut self.settling);
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.settle(&settled)
-        {
-            self.record.notice(error.to_string());
+        if is_complete {
+            let settled = std::mem::take(&mut self.settling);
+            if let Some(journal) = &mut self.journal
+                && let Err(error) = journal.settle(&settled)
+            {
+                self.record.notice(error.to_string());
+            }
         }
-        let count = found.len();
-        self.governor.adopt(found);
-        count
+        let are_none = is_complete && found.is_empty();
+        self.governor.adopt(found, is_complete);
+        are_none
     }
 
     /// Gives back every thread that has a mask of ours and then their heirs, until none is found; returns how
@@ -189,7 +192,7 @@ impl Running<'_> {
         let begun = Instant::now();
         let mut given_back = 0;
         let mut passes = 0;
-        while self.find_heirs(thoroughly || passes > 0) > 0
+        while !self.find_heirs(thoroughly || passes > 0)
             || self.governor.holdings().iter().next().is_some()
         {
             if begun.elapsed() > heirs::LONGEST {

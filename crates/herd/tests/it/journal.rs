@@ -8,7 +8,7 @@ use std::sync::Arc;
 use numaherd_herd::HerdError;
 use numaherd_herd::journal::{Affinities, Journal, Restored, SavedAffinity, restore};
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, Kinship, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, Kinship, Search, ThreadId};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -42,6 +42,8 @@ struct Machine {
     kin: BTreeMap<ThreadId, (u32, Kinship)>,
     /// Masks of threads that start each time that one is asked for those that are bound.
     starts: Vec<(u32, &'static str)>,
+    /// Searches for bound threads in which all of them end before they can be looked at.
+    misses: u64,
     set: Vec<ThreadId>,
 }
 
@@ -53,6 +55,7 @@ impl Machine {
             cpus: cpus("0-15"),
             refuses: Vec::new(),
             kin: BTreeMap::new(),
+            misses: 0,
             starts: Vec::new(),
             set: Vec::new(),
         }
@@ -66,7 +69,14 @@ impl Affinities for Machine {
         Ok(mask.map(|mask| Bounds { mask, cpus }))
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], _: u64) -> Vec<Bound> {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], _: u64) -> Search {
+        if self.misses > 0 {
+            self.misses -= 1;
+            return Search {
+                found: Vec::new(),
+                is_complete: false,
+            };
+        }
         let bound = self.masks.iter().map(|(&thread, mask)| {
             let (process, kin) = self.kin.get(&thread).cloned().unwrap_or_default();
             Bound {
@@ -83,12 +93,15 @@ impl Affinities for Machine {
             }
         });
         let is_ours = |bound: &Bound| masks.iter().any(|mask| bound.bounds.is(mask));
-        let bound = bound.filter(is_ours).collect();
+        let found = bound.filter(is_ours).collect();
         if !self.starts.is_empty() {
             let (number, mask) = self.starts.remove(0);
             self.masks.insert(tid(number), cpus(mask));
         }
-        bound
+        Search {
+            found,
+            is_complete: true,
+        }
     }
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
@@ -343,6 +356,8 @@ fn heirs_that_start_while_others_are_given_back_are_found_too() {
         let kin = machine.kin[&tid(4)].clone();
         machine.kin.insert(tid(number), kin);
     }
+    // At first they end before they can be looked at, and others take their places.
+    machine.misses = 3;
     assert_eq!(place.restore_on(&mut machine).heirs, 6);
     assert_eq!(machine.masks[&tid(9)], cpus("0-15"));
 }

@@ -29,7 +29,7 @@ use numaherd_herd::{AffinityScope, Herd, Limits, Settings};
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, Orders, Outcome, Pager,
-    Placement, ProcessId, Progress, SignalReport, Snapshot, ThreadId, World, WorldError,
+    Placement, ProcessId, Progress, Search, SignalReport, Snapshot, ThreadId, World, WorldError,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -38,6 +38,9 @@ use crate::fake::{machine, measured, place, policy, snapshot, thread};
 use kernel::{ALL, Event, Kernel, Mask, Process};
 
 const BOOT: &str = "this boot";
+
+/// How often a list is read in one search. `host` reads it more often; once must be enough.
+const MOST_LISTS: usize = 2;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -253,37 +256,41 @@ impl Machine {
     }
 
     /// The bound threads of a process.
-    fn bound_in(&self, pid: u32, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
-        let mut found = Vec::new();
+    fn bound_in(&self, pid: u32, masks: &[Arc<CpuSet>], since: u64) -> Search {
+        let mut search = Search::default();
         let mut known: Vec<u32> = Vec::new();
-        loop {
+        for _ in 0..MOST_LISTS {
             let mut tids = self.call(|kernel| kernel.threads_of(pid));
             tids.retain(|tid| !known.contains(tid));
+            search.is_complete &= !(tids.is_empty() && known.is_empty());
             for &tid in &tids {
-                found.extend(self.call(|kernel| {
+                let bound = self.call(|kernel| {
                     let bound = bound(kernel, tid)?;
                     let is_wanted = masks.iter().any(|mask| bound.bounds.is(mask));
-                    (is_wanted && bound.thread.born >= since).then(|| {
+                    let is_wanted = is_wanted && bound.thread.born >= since;
+                    if is_wanted {
                         kernel.is_known(tid);
-                        bound
-                    })
-                }));
+                    }
+                    Some(Some(bound).filter(|_| is_wanted))
+                });
+                search.is_complete &= bound.is_some();
+                search.found.extend(bound.flatten());
             }
             if tids.is_empty() || self.flaw == Some(Flaw::ListedOnce) {
                 break;
             }
             known.extend(tids);
         }
-        found
+        search
     }
 
-    /// The bound threads of all processes but those that are passed over. Processes are listed until no new one is
-    /// in the list, as `host` does it.
-    fn find(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Vec<Bound> {
+    /// The bound threads of all processes but those that are passed over, as `host` finds them.
+    fn find(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
         let before = std::mem::take(&mut self.passed_over);
-        let mut found = Vec::new();
-        let mut known: Vec<u32> = Vec::new();
-        loop {
+        let mut search = Search::default();
+        let (mut known, mut missed): (Vec<u32>, Vec<u32>) = Default::default();
+        for _ in 0..MOST_LISTS {
+            search.is_complete = true;
             let mut pids: Vec<u32> = self.call(|kernel| kernel.processes.keys().copied().collect());
             pids.retain(|pid| !known.contains(pid));
             if pids.is_empty() {
@@ -299,24 +306,36 @@ impl Machine {
                     let process = kernel.processes.get(&pid);
                     process.is_some_and(|process| process.is_selected)
                 };
-                if of_process.is_empty() || is_watched(&mut self.now.borrow_mut().kernel) {
+                if of_process.found.is_empty() || is_watched(&mut self.now.borrow_mut().kernel) {
                     self.passed_over.push(pid);
                 }
-                found.extend(of_process);
+                search.found.extend(of_process.found);
+                if !of_process.is_complete {
+                    search.is_complete = false;
+                    missed.push(pid);
+                }
             }
+            known.extend(pids);
             if self.flaw == Some(Flaw::ListedOnce) {
                 break;
             }
-            known.extend(pids);
         }
+        let is_known = |pid| known.contains(&pid) && !missed.contains(&pid);
+        let is_clear = |bound: &Bound| bound.is_orphan || is_known(bound.kin.parent);
+        search.is_complete &= search.found.iter().all(is_clear);
+        if !search.is_complete {
+            let found: Vec<u32> = search.found.iter().map(|b| b.process.pid).collect();
+            self.passed_over.retain(|pid| !found.contains(pid));
+        }
+        search.is_complete |= self.flaw == Some(Flaw::ListedOnce);
         if self.flaw == Some(Flaw::NoHeirs) {
-            found.clear();
+            search.found.clear();
         }
         if self.flaw == Some(Flaw::AnySession) {
-            let of_all = found.iter_mut().map(|bound| &mut bound.session_born);
+            let of_all = search.found.iter_mut().map(|bound| &mut bound.session_born);
             of_all.for_each(|born| *born = u64::MAX);
         }
-        found
+        search
     }
 }
 
@@ -348,7 +367,7 @@ impl Affinities for Machine {
         Ok(self.bounds(thread))
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
         self.find(masks, since, true)
     }
 
@@ -425,7 +444,7 @@ impl World for Machine {
         })
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Vec<Bound> {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
         self.find(masks, since, thoroughly)
     }
 

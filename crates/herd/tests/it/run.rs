@@ -176,6 +176,45 @@ fn what_starts_while_others_are_given_back_is_given_back_too() {
 }
 
 #[test]
+fn those_who_end_before_they_can_be_looked_at_do_not_hide_whom_they_have_started() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 2 {
+            let daemon = daemon(world, 9);
+            // Who was placed ends, and is in no snapshot any more.
+            world.unseen = vec![daemon.id, tid(1)];
+            world.threads.retain(|thread| thread.id != tid(1));
+            world.threads.push(daemon);
+            world.misses = 1;
+        }
+        if interval == 4 {
+            assert_eq!(world.masks()[&tid(9)], cpus("0-7"), "an interval later");
+        }
+    });
+    daemon(&mut world, 9);
+    let placing = policy(everyone_to(5));
+    let herd = Herd::new(&mut world, placing);
+    herd.run(&GO).unwrap();
+    assert_eq!(world.misses, 0);
+}
+
+#[test]
+fn a_stop_looks_until_nobody_has_ended_before_he_could_be_looked_at() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 4 {
+            let daemon = daemon(world, 9);
+            world.unseen = vec![daemon.id];
+            world.threads.push(daemon);
+            world.misses = 3;
+        }
+    });
+    daemon(&mut world, 9);
+    let placing = policy(everyone_to(5));
+    let herd = Herd::new(&mut world, placing);
+    herd.run(&GO).unwrap();
+    assert!(world.masks().values().all(|mask| *mask == cpus("0-7")));
+}
+
+#[test]
 fn a_thread_stays_in_the_journal_until_its_heirs_have_been_looked_for() {
     let directory = TempDir::new().unwrap();
     let path = journal_path(&directory);

@@ -239,22 +239,33 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
     heir.affinity = all[0].affinity.clone();
     let mut stranger = thread(3, 3, 5, &topology);
     stranger.affinity = all[0].affinity.clone();
-    // The world knows that its process was started by the first one's.
-    let mut child = thread(4, 4, 5, &topology);
-    child.affinity = all[0].affinity.clone();
-    child.assigned = all[0].assigned;
-    all.extend([heir.clone(), stranger, child.clone()]);
+    // Even when the world takes it for the mask of a core that was given.
+    stranger.assigned = all[0].assigned;
+    all.extend([heir.clone(), stranger]);
     let seen = snapshot(&topology, 2.0, &all);
     let governed = governor.govern(&seen, &plan_of(&[]));
     let adopted: Vec<_> = governed.adopted.iter().map(|(id, _)| *id).collect();
-    assert_eq!(
-        adopted,
-        [heir.id, child.id],
-        "the stranger's mask is its own"
-    );
+    assert_eq!(adopted, [heir.id], "the stranger's mask is its own");
     let released = governor.release(&seen).orders();
-    assert_eq!(released.len(), 3);
+    assert_eq!(released.len(), 2);
     assert!(released.iter().all(|order| order.cpus.to_string() == "0-7"));
+}
+
+#[test]
+fn a_thread_that_ends_as_its_mask_is_set_may_have_handed_it_on() {
+    let topology = two_nodes();
+    let all = [thread(1, 1, 0, &topology)];
+    let mut governor = governor(Limits::default());
+    let seen = snapshot(&topology, 1.0, &all);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
+    let outcome = AffinityOutcome {
+        thread: all[0].id,
+        result: AffinityResult::Gone,
+    };
+    governor.carried_out(seen.time_ns, &governed.changes, &[outcome]);
+    assert!(governor.holdings().iter().next().is_none());
+    let donors = governor.holdings().donors();
+    assert_eq!(donors[0].mask, governed.changes[0].order.cpus);
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct WatchedThread {
     is_kernels: bool,
     /// Whether it is alive, and its mask can be read.
     is_shown: bool,
+    /// Whether it has not been shown yet.
+    is_new: bool,
     /// The scans in which it was last looked at, and last found to have run.
     looked_in: u64,
     ran_in: u64,
@@ -215,6 +217,7 @@ impl Scanner {
             unmanaged: None,
             is_kernels: false,
             is_shown: false,
+            is_new: true,
             looked_in: self.scan,
             ran_in: self.scan,
         };
@@ -341,7 +344,7 @@ impl Scanner {
         &mut self,
         tick: &mut Tick<'_>,
         process: &mut Watched,
-        known: &WatchedThread,
+        known: &mut WatchedThread,
         ran_in_interval: u64,
         waited_in_interval: u64,
     ) {
@@ -349,7 +352,8 @@ impl Scanner {
         let cpuset = self.cpusets.cpus(known.cpuset);
         let (id, parent) = (process.id, process.parent);
         let assignments = &mut *tick.assignments;
-        let owner = assignments.owner(known.id, id, parent, &known.affinity, &cpuset);
+        let is_new = std::mem::take(&mut known.is_new);
+        let owner = assignments.owner(known.id, id, parent, &known.affinity, &cpuset, is_new);
         let assigned = match owner {
             Owner::Ours(core) => core,
             Owner::Nobody | Owner::Foreign => None,

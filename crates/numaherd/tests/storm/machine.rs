@@ -194,6 +194,7 @@ impl Machine {
         let output = self.output.try_clone().unwrap();
         let tenant = command.stdin(Stdio::null()).stdout(output).spawn().unwrap();
         let pid = tenant.id();
+        eprintln!("tenant {pid}: {program:?}");
         self.tenants.push(tenant);
         pid
     }
@@ -224,7 +225,7 @@ impl Machine {
         Herd::start(command)
     }
 
-    /// Options that select all tenants, by one way or another.
+    /// Options that select tenants, by one way or another: all of them, or those that have the first one's name.
     pub fn selection(&mut self) -> Vec<String> {
         let ways = ["machine", "pid", "name", "user"];
         let words: Vec<String> = match self.one_of(&ways) {
@@ -232,10 +233,17 @@ impl Machine {
                 let pids = self.tenants.iter().map(|tenant| tenant.id().to_string());
                 pids.flat_map(|pid| ["--pid".to_owned(), pid]).collect()
             }
-            "name" => vec!["--name".to_owned(), "sh".to_owned()],
+            "name" => {
+                let first = self.tenants.first().expect("there is a tenant").id();
+                let name = || field(&format!("/proc/{first}/status"), "Name:");
+                wait_until("a tenant has its name", || name() != "setsid");
+                vec!["--name".to_owned(), name()]
+            }
             "user" => vec!["--user".to_owned(), "0".to_owned()],
             _ => Vec::new(),
         };
+        // It is shown if the try does not come to its end.
+        eprintln!("selection: {words:?}");
         words
     }
 

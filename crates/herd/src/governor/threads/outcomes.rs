@@ -53,6 +53,10 @@ impl ThreadGovernor {
                     self.took(change, held, now_ns, &mut done);
                 }
                 AffinityResult::Gone => {
+                    // It may have been set, and handed on, before it ended.
+                    if change.order.core.is_some() {
+                        self.holdings.was_set(&change.held);
+                    }
                     self.holdings.drop_thread(change.order.thread);
                     done.settled.push(change.order.thread);
                 }
