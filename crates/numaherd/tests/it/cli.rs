@@ -6,34 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn numaherd(arguments: &[&str]) -> Output {
-    Command::new(NUMAHERD)
-        .args(arguments)
-        // Whatever this machine is configured to do is not looked at.
-        .env("NUMAHERD_CONFIG", "none")
-        .output()
-        .expect("the program can be started")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Fails with what was said, unless the program ended with this code.
-#[track_caller]
-fn assert_code(output: &Output, code: i32) {
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "{}{}",
-        out(output),
-        err(output)
-    );
-}
+use crate::program::{NUMAHERD, assert_code, err, numaherd, out};
 
 #[test]
 fn help_names_every_option() {
@@ -95,7 +68,6 @@ fn run_in(folder: &Path, path: &Path, arguments: &[&str]) -> Output {
         .expect("the program can be started")
 }
 
-const NUMAHERD: &str = env!("CARGO_BIN_EXE_numaherd");
 const ECHO: &str = "#!/bin/sh\necho \"$@\"\n";
 
 #[test]

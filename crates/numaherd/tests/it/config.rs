@@ -4,22 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::program::{NUMAHERD, err, out};
+
 /// Runs numaherd without any configuration but that which is named.
 fn numaherd(folder: &Path, variable: Option<&str>, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_numaherd"))
+    Command::new(NUMAHERD)
         .args(arguments)
         .current_dir(folder)
         .env("NUMAHERD_CONFIG", variable.unwrap_or("none"))
         .output()
         .expect("the program can be started")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 const FILE: &str = "\

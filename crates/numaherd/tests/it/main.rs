@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod explain_page;
 mod heirs;
+mod program;
 mod reload;
 mod report;
 mod serve;

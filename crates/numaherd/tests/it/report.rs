@@ -10,18 +10,7 @@ use numaherd_herd::ledger::{Reader, Writer};
 use numaherd_model::{Hardware, Job, Library, Until};
 use numaherd_topology::{Machine, NodeId};
 
-fn numaherd(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_numaherd"))
-        .args(arguments)
-        .output()
-        .expect("the program can be started")
-}
-
-#[track_caller]
-fn assert_code(output: &Output, code: i32) {
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{told}");
-}
+use crate::program::{assert_code, numaherd};
 
 /// The ledgers of small runs on the model, one a policy.
 fn ledgers(folder: &Path) -> Vec<PathBuf> {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use numaherd_experiment::{ExperimentError, OnModel, OnTrace, Ran, Settings, Trial, World};
@@ -17,6 +16,8 @@ use numaherd_topology::{Machine, NodeId, Topology};
 use numaherd_trace::Trace;
 use numaherd_trace::world::Hardware as Traced;
 use numaherd_world::{PageOrder, Snapshot};
+
+use crate::program::{assert_code, numaherd, out};
 
 /// The preset, and the same nodes with their parts dealt otherwise: domains and MiB of each node.
 fn machines() -> Vec<Machine> {
@@ -154,14 +155,10 @@ fn impossible(topology: &Topology, ledger: &Path) -> (Vec<String>, [usize; 2]) {
     (wrong, wanted)
 }
 
-fn numaherd(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_numaherd"))
-        .args(arguments)
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {told}");
-    String::from_utf8(output.stdout).unwrap()
+fn shown(arguments: &[&str]) -> String {
+    let output = numaherd(arguments);
+    assert_code(&output, 0);
+    out(&output)
 }
 
 #[test]
@@ -211,13 +208,13 @@ fn every_view_shows_nodes_without_cpus_and_without_memory() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(folder.path());
     let ledger = ledger.to_str().unwrap();
-    insta::assert_snapshot!("topology", numaherd(&["topology", "lab-uneven"]));
-    insta::assert_snapshot!("top", numaherd(&["top", "--once", ledger]));
-    let explained = numaherd(&["explain", ledger]);
+    insta::assert_snapshot!("topology", shown(&["topology", "lab-uneven"]));
+    insta::assert_snapshot!("top", shown(&["top", "--once", ledger]));
+    let explained = shown(&["explain", ledger]);
     // Before that, the ledger's path is named.
     let (_, moves) = explained.split_once("Thread moves, ").unwrap();
     insta::assert_snapshot!("explain", moves);
-    let page = numaherd(&["report", ledger, "-o", "-"]);
+    let page = shown(&["report", ledger, "-o", "-"]);
     for node in 0..4 {
         assert!(page.contains(&format!("node {node}")), "node {node}");
     }
@@ -226,6 +223,6 @@ fn every_view_shows_nodes_without_cpus_and_without_memory() {
     let tree = folder.path().join("tree");
     let topology = machines()[0].topology().unwrap();
     numaherd_testing::sysfs::write(&topology, &tree).unwrap();
-    let doctor = numaherd(&["doctor", "--root", tree.to_str().unwrap()]);
+    let doctor = shown(&["doctor", "--root", tree.to_str().unwrap()]);
     assert!(doctor.contains("3 memory nodes"), "{doctor}");
 }
