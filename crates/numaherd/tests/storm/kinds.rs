@@ -31,14 +31,14 @@ pub const KINDS: &[Kind] = &[
         name: "run-killed-at-call",
         what: "a run is killed where it enters its Nth system call, for all N",
         before: "256 of 258 kills left threads bound, 1,879 in all",
-        share: 40,
+        share: 25,
         storm: run_killed_at_call,
     },
     Kind {
         name: "release-killed-at-call",
         what: "`release` is killed where it enters its Nth system call, then another one runs",
         before: "",
-        share: 20,
+        share: 10,
         storm: release_killed_at_call,
     },
     Kind {
@@ -56,7 +56,7 @@ pub const KINDS: &[Kind] = &[
         name: "ended",
         what: "a run is asked to end, among forks and threads",
         before: "5 of 21 ends (`--user`) and 3 of 12 (`--pid`) left threads bound",
-        share: 15,
+        share: 40,
         storm: |machine, _| {
             let ways = ["fork", "threads"];
             let (one, other) = (machine.one_of(&ways), machine.one_of(&ways));

@@ -17,14 +17,18 @@ mod record;
 mod sys;
 mod tenants;
 
+use std::iter;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use libtest_mimic::Trial;
 use numaherd_policy::Random;
+use numaherd_world::in_step::lock;
 use rand::SeedableRng;
 use rustix::process::{Pid, WaitOptions};
 
@@ -100,10 +104,11 @@ fn tests() -> Vec<Trial> {
     }
     let tests = KINDS.iter().map(|kind| {
         let short = move || {
-            let mut record = Record::open(None, Some(SEED))?;
+            let record = Mutex::new(Record::open(None, Some(SEED))?);
             for _ in 0..SHORT {
-                next(&mut record, kind);
+                next(&record, kind);
             }
+            let record = lock(&record);
             match record.findings() {
                 0 => Ok(()),
                 _ => Err(record.remarks().into()),
@@ -140,23 +145,32 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
         println!("storm: {} kinds skipped: {why}", kinds.len());
         return Ok(ExitCode::SUCCESS);
     }
-    let mut record = Record::open(arguments.state.as_deref(), arguments.seed)?;
+    let record = Record::open(arguments.state.as_deref(), arguments.seed)?;
     println!("storm: commit {}, seed {}", record.commit, record.seed);
     let begun = Instant::now();
     let limit = arguments.time.unwrap_or(LONG);
-    'rounds: loop {
-        for kind in &kinds {
-            for _ in 0..kind.share {
-                if begun.elapsed() > limit {
-                    break 'rounds;
-                }
-                next(&mut record, kind);
-                if let Some(state) = &arguments.state {
-                    record.keep(state)?;
-                }
+    let round = kinds
+        .iter()
+        .flat_map(|&kind| iter::repeat_n(kind, kind.share as usize));
+    let (record, turns) = (Mutex::new(record), Mutex::new(round.cycle()));
+    let turn = || lock(&turns).next().filter(|_| begun.elapsed() <= limit);
+    let work = || -> Result<()> {
+        while let Some(kind) = turn() {
+            next(&record, kind);
+            if let Some(state) = &arguments.state {
+                lock(&record).keep(state)?;
             }
         }
-    }
+        Ok(())
+    };
+    // Each try mostly waits for one thing.
+    let workers = available_parallelism()?.get();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let mut ended = workers.into_iter().map(|worker| worker.join());
+        ended.try_for_each(|ended| ended.expect("a try is a process of its own"))
+    })?;
+    let record = lock(&record);
     println!("{}\n{}", record.table(KINDS), record.remarks());
     if let Some(page) = &arguments.page {
         std::fs::write(page, record.page(KINDS))
@@ -179,28 +193,32 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Makes the next try of a kind.
-fn next(record: &mut Record, kind: &Kind) {
-    let line = record.lines.entry(kind.name.to_owned()).or_default();
+/// Makes the next try of a kind. Others may be made meanwhile.
+fn next(record: &Mutex<Record>, kind: &Kind) {
+    let mut known = lock(record);
+    let seed = known.seed;
+    let line = known.lines.entry(kind.name.to_owned()).or_default();
     // The first makes all its calls, and so tells how many there are. The others' share of them are spread by the
     // golden ratio: after some tries no stretch is left out, and after many no call.
-    let share = (line.tries as f64 * 0.618_033_988_749_895).fract();
+    let share = (line.begun as f64 * 0.618_033_988_749_895).fract();
     let at = (line.calls > 0).then(|| 1 + (share * line.calls as f64) as u64);
-    let number = line.tries;
-    let seen = attempt(kind, record.seed, number, at);
+    let number = line.begun;
+    line.begun += 1;
+    drop(known);
+    let seen = attempt(kind, seed, number, at);
     for finding in &seen.findings {
         let at = at.map_or(String::new(), |at| format!(" --at-call {at}"));
         println!(
-            "storm: {} --seed {} --try {number}{at}: {finding}",
-            kind.name, record.seed
+            "storm: {} --seed {seed} --try {number}{at}: {finding}",
+            kind.name
         );
     }
-    record.add(kind, seen);
+    lock(record).add(kind, number, seen);
 }
 
 /// Why no storm is possible here.
 fn cannot() -> Option<String> {
-    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+    if available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         return Some("with one CPU no affinity differs from another".to_owned());
     }
     let output = namespace().arg("true").output();

@@ -34,8 +34,11 @@ pub struct Record {
 /// What came of the tries of one kind.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Line {
-    /// How many there were; the next has this number.
+    /// How many there were.
     pub tries: u64,
+    /// How many have begun; the next has this number.
+    #[serde(skip)]
+    pub begun: u64,
     /// Those that could not be made here.
     pub skipped: u64,
     /// The calls of the last program that was traced to its end.
@@ -67,7 +70,7 @@ impl Record {
                 text.with_context(|| format!("cannot read the storm's state {}", path.display()))?
             }
         };
-        let known: Self = serde_json::from_str(&text)
+        let mut known: Self = serde_json::from_str(&text)
             .with_context(|| format!("{} is no state of a storm; name another", path.display()))?;
         if known.commit != new.commit || seed.is_some_and(|seed| seed != known.seed) {
             bail!(
@@ -76,6 +79,9 @@ impl Record {
                 known.commit,
                 known.seed
             );
+        }
+        for line in known.lines.values_mut() {
+            line.begun = line.tries;
         }
         Ok(known)
     }
@@ -91,10 +97,9 @@ impl Record {
             .with_context(|| format!("cannot write the storm's state {}", path.display()))
     }
 
-    /// Adds what came of the next try of a kind.
-    pub fn add(&mut self, kind: &Kind, seen: Seen) {
+    /// Adds what came of the try of this number of a kind.
+    pub fn add(&mut self, kind: &Kind, number: u64, seen: Seen) {
         let line = self.lines.entry(kind.name.to_owned()).or_default();
-        let number = line.tries;
         line.tries += 1;
         line.skipped += u64::from(seen.skipped.is_some());
         if seen.kills == 0 || line.calls == 0 {
