@@ -9,7 +9,7 @@
 #   scripts/fuzz.sh --keep cpulist FILE
 #                                   makes an input on which a target fails as small as possible and puts it among the
 #                                   seeds, which `cargo test -p numaherd-fuzz` replays
-#   scripts/fuzz.sh --coverage      how much of each reader the inputs reach that were found until now
+#   scripts/fuzz.sh --coverage      how much of each reader the seeds and findings reach, as the table of docs/fuzzing.md
 #
 # Each target starts from its committed seeds (fuzz/seeds/NAME) and from the findings of earlier runs
 # (fuzz/corpus/NAME, not committed). fuzz/corpus/inputs counts the inputs of each. Exit code: 0 if every target passed,
@@ -85,27 +85,33 @@ keep() {
     say "kept as $seed ($(wc -c <"$seed") bytes): add it to the commit that mends the reader"
 }
 
-# Runs all inputs that were found until now in a build of its own, and prints how much of each reader they reach.
+# Replays seeds and findings in the test that has all targets, built so that it counts what it reaches, and prints how much
+# of each reader that is.
 coverage() {
-    local host tools into=target/coverage target program
-    host=$(rustc -vV | sed -n 's/^host: //p')
-    tools=$(rustc --print sysroot)/lib/rustlib/$host/bin
+    local tools into=target/coverage program target profile
+    tools=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin
     [ -x "$tools/llvm-cov" ] || die "there is no llvm-cov of Rust's own version here: rustup component add llvm-tools"
-    RUSTFLAGS="-C instrument-coverage" CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
-        cargo fuzz build "${options[@]}" --target-dir "$into"
+    # What runs while it is built is not counted.
+    program=$(LLVM_PROFILE_FILE=/dev/null RUSTFLAGS="-C instrument-coverage" \
+        cargo test --locked -p numaherd-fuzz --lib --no-run --target-dir "$into" --message-format json |
+        sed -n 's/.*"name":"numaherd_fuzz".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+    [ -n "$program" ] || die "the targets do not build; the message above says why"
+    printf 'At %s, %s:\n\n| target | inputs so far | replayed | lines of its reader | reached |\n|---|---|---|---|---|\n' \
+        "$(git describe --always --dirty '--exclude=*')" "$(date -u +%F)"
     for target in "${targets[@]}"; do
-        program=$into/$host/release/$target
-        local -a inputs=("fuzz/seeds/$target") files
-        [ ! -d "fuzz/corpus/$target" ] || inputs+=("fuzz/corpus/$target")
-        rm -f "$into/$target".*
-        LLVM_PROFILE_FILE="$into/$target.profraw" "$program" -runs=0 -max_len=8192 "${inputs[@]}" >"$log" 2>&1 ||
-            die "$target fails on what was found: $(tail -n 1 "$log")"
-        "$tools/llvm-profdata" merge -sparse "$into/$target.profraw" -o "$into/$target.profdata"
+        local -a files replayed
+        profile=$into/$target.profraw
+        rm -f "$profile"
+        NUMAHERD_FUZZ_CORPUS=$PWD/fuzz/corpus LLVM_PROFILE_FILE="$profile" "$program" --exact "fuzz_targets::inputs::$target" >"$log" 2>&1 ||
+            die "$target fails on a seed or on what was found: $(grep -a -A 3 -m 1 panicked "$log")"
+        "$tools/llvm-profdata" merge -sparse "$profile" -o "$into/$target.profdata"
+        mapfile -t replayed < <(find "fuzz/seeds/$target" "fuzz/corpus/$target" -type f 2>/dev/null)
         # The target names the files of its reader in its first lines; a folder stands for all files in it.
         mapfile -t files < <(sed -n 's/^\/\/! Reader: //p' "fuzz/fuzz_targets/$target.rs" | tr ' ' '\n' |
             while read -r path; do find "$PWD/$path" -name '*.rs'; done)
         "$tools/llvm-cov" report "$program" -instr-profile="$into/$target.profdata" "${files[@]}" |
-            awk -v target="$target" '$1 == "TOTAL" { printf "| `%s` | %d | %s |\n", target, $8, $10 }'
+            awk -v target="$target" -v inputs="$(inputs "$target")" -v replayed=${#replayed[@]} \
+                '$1 == "TOTAL" { printf "| `%s` | %d | %d | %d | %s |\n", target, inputs, replayed, $8, $10 }'
     done
 }
 

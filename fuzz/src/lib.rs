@@ -133,8 +133,18 @@ mod fuzz_targets {
         ($($name:ident)*) => {
             $(mod $name;)*
 
-            /// The name of each, and what runs it.
-            pub const ALL: &[(&str, fn(&[u8]) -> bool)] = &[$((stringify!($name), $name::run)),*];
+            /// The name of each.
+            pub const ALL: &[&str] = &[$(stringify!($name)),*];
+
+            /// A test of each, which `scripts/fuzz.sh --coverage` runs alone.
+            mod inputs {
+                $(
+                    #[test]
+                    fn $name() {
+                        crate::tests::passes(stringify!($name), super::$name::run);
+                    }
+                )*
+            }
         };
     }
 
@@ -191,26 +201,29 @@ mod tests {
 
     fn in_folder(name: &str) -> Vec<PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let entries = fs::read_dir(folder).unwrap();
+        let entries = fs::read_dir(folder).into_iter().flatten();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         paths.sort();
         paths
     }
 
-    /// The seeds, and every input that a target failed on once.
-    #[test]
-    fn every_target_passes_its_seeds() {
-        let mut failed = Vec::new();
-        for (name, run) in ALL {
-            let seeds = in_folder(&format!("seeds/{name}"));
-            assert!(!seeds.is_empty(), "{name} has no seeds");
-            for seed in seeds {
-                let bytes = fs::read(&seed).unwrap();
-                if std::panic::catch_unwind(|| run(&bytes)).is_err() {
-                    failed.push(seed);
-                }
-            }
-        }
+    /// A folder with a corpus of each target, whose inputs are replayed as well.
+    const CORPUS: &str = "NUMAHERD_FUZZ_CORPUS";
+
+    /// A target passes its seeds, and every input that it failed on once.
+    pub(super) fn passes(name: &str, run: fn(&[u8]) -> bool) {
+        let seeds = in_folder(&format!("seeds/{name}"));
+        assert!(!seeds.is_empty(), "{name} has no seeds");
+        let corpus = std::env::var(CORPUS).map(|folder| in_folder(&format!("{folder}/{name}")));
+        let fails = |path: &PathBuf| {
+            let bytes = fs::read(path).unwrap();
+            std::panic::catch_unwind(|| run(&bytes)).is_err()
+        };
+        let failed: Vec<PathBuf> = seeds
+            .into_iter()
+            .chain(corpus.unwrap_or_default())
+            .filter(fails)
+            .collect();
         assert!(
             failed.is_empty(),
             "{failed:#?} failed; the panics above say why"
@@ -238,14 +251,13 @@ mod tests {
         let programs = manifest["bin"].as_array().unwrap().iter();
         let mut programs: Vec<&str> = programs.map(|b| b["name"].as_str().unwrap()).collect();
         programs.sort_unstable();
-        let modules: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-        assert_eq!(programs, modules);
+        assert_eq!(programs, ALL);
         for (folder, ending) in [("fuzz_targets", ".rs"), ("seeds", "")] {
             let paths = in_folder(folder);
             let names = paths
                 .iter()
                 .map(|path| path.file_name().unwrap().to_str().unwrap());
-            let expected: Vec<String> = modules.iter().map(|m| format!("{m}{ending}")).collect();
+            let expected: Vec<String> = ALL.iter().map(|name| format!("{name}{ending}")).collect();
             assert_eq!(names.collect::<Vec<_>>(), expected, "{folder}");
         }
     }
