@@ -18,8 +18,12 @@ pub fn text(path: &Path, limit: u64) -> Result<String, FileError> {
     })
 }
 
-/// The bytes of a file. Whoever opens a named pipe waits for its writer: such pipes are refused,
-/// except those that a shell hands over under `/dev`.
+/// Whether whoever opens it waits for a writer: it is a named pipe, and not one that a shell hands over under `/dev`.
+pub fn is_named_pipe(path: &Path) -> bool {
+    !path.starts_with("/dev") && fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// The bytes of a file. [Named pipes](is_named_pipe) are refused.
 ///
 /// # Errors
 /// [`FileError`] says whether the file is missing, is something else, is larger than `limit` bytes
@@ -35,11 +39,10 @@ pub fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
         },
     };
     let kind = fs::metadata(path).map_err(refused)?.file_type();
-    let handed_over = path.starts_with("/dev");
     let other = match () {
         () if kind.is_dir() => Some("a directory"),
         () if kind.is_socket() => Some("a socket"),
-        () if kind.is_fifo() && !handed_over => Some("a named pipe"),
+        () if is_named_pipe(path) => Some("a named pipe"),
         () => None,
     };
     if let Some(kind) = other {

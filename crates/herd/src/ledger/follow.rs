@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::changes::{Unfolded, is_changes};
-use super::reader::{damaged, header, in_order, is_being_written, read_line, record, without_feed};
+use super::reader::{
+    damaged, header, in_order, is_being_written, open, read_line, record, without_feed,
+};
 use super::text::{Bytes, Start, Text};
 use super::{Header, Line, Record};
 use crate::error::HerdError;
@@ -208,7 +210,7 @@ impl Follow {
     }
 
     fn open(&self) -> Result<Option<Open>, HerdError> {
-        match File::open(&self.path) {
+        match open(&self.path) {
             Ok(file) => {
                 let file = Arc::new(file);
                 Ok(Some(Open {
@@ -222,8 +224,8 @@ impl Follow {
                     whole_at: 0,
                 }))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(HerdError::io("open the ledger", &self.path, error)),
+            Err(HerdError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

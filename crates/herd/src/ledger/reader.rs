@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use numaherd_files::read::is_named_pipe;
 use serde::Deserialize;
 
 use super::changes::Unfolded;
@@ -55,9 +56,7 @@ impl Reader {
     /// [`HerdError::Newer`] when a later program wrote it, [`HerdError::Damaged`] when its header
     /// is damaged.
     pub fn open(path: &Path) -> Result<Self, HerdError> {
-        let file =
-            File::open(path).map_err(|error| HerdError::io("open the ledger", path, error))?;
-        let file = Arc::new(file);
+        let file = Arc::new(open(path)?);
         Self::read(path, Some(file.clone()), Bytes::File(file))
     }
 
@@ -213,6 +212,14 @@ impl Ledger {
             damage,
         }
     }
+}
+
+/// Opens the file of a ledger, which waits for nobody.
+pub(super) fn open(path: &Path) -> Result<File, HerdError> {
+    if is_named_pipe(path) {
+        return Err(not_ours(path, &format!("it is a named pipe; {GIVE}")));
+    }
+    File::open(path).map_err(|error| HerdError::io("open the ledger", path, error))
 }
 
 /// The file that holds what came before the ledger at `path`, where that begins in the middle of a run.

@@ -537,6 +537,25 @@ fn every_field_of_the_example_is_documented() {
 }
 
 #[test]
+fn nobody_waits_for_the_writer_of_a_named_pipe() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let refused = Reader::open(&path).map(|_| ()).unwrap_err().to_string();
+    assert!(
+        refused.contains("it is a named pipe; give a file"),
+        "{refused}"
+    );
+    assert!(Follow::new(&path).next().is_err());
+}
+
+#[test]
 fn a_first_line_without_end_is_no_ledger_and_is_not_held() {
     let refused = Reader::open(Path::new("/dev/zero"))
         .unwrap_err()
