@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use numaherd_topology::{CpuId, IdSet, NodeId, Topology};
 
+/// Bytes that most files of /proc and /sys fit into, and that the end can be seen after them.
+const USUAL_BYTES: usize = 1024;
+
 /// The root under which everything is found.
 #[derive(Clone, Debug)]
 pub struct Root(Arc<Path>);
@@ -31,13 +34,17 @@ impl Root {
     }
 
     pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        std::fs::read(self.path(path))
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        self.read_into(path, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Reads into a buffer that is used again and again.
     pub fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
-        self.open(path)?.read_to_end(buffer).map(drop)
+        // A file by itself would be asked for its length, which says nothing in /proc.
+        let mut file = self.open(path)?.take(u64::MAX);
+        file.read_to_end(buffer).map(drop)
     }
 
     /// The text of a file without white space around it; `None` where it is not there.
