@@ -27,7 +27,7 @@ impl Demands<'_> {
     }
 }
 
-/// One thread that runs.
+/// One thread that runs, or several that are alike.
 #[derive(Clone, Debug)]
 pub struct Running<'a> {
     /// What it does.
@@ -47,6 +47,8 @@ pub struct Running<'a> {
     pub lane: Option<Lane>,
     /// Lines that other threads wrote last.
     pub transfers: Vec<Transfers>,
+    /// How many threads do just the same there.
+    pub alike: f64,
     /// Wait in ns of each of these for threads that want the same line.
     pub queue_ns: f64,
 }
@@ -68,6 +70,7 @@ impl<'a> Running<'a> {
             writes_to: None,
             lane: None,
             transfers: Vec::new(),
+            alike: 1.0,
             queue_ns: 0.0,
         }
     }

@@ -17,6 +17,8 @@ pub struct User<'a> {
     pub rate: f64,
     /// Bytes of its core's own caches that it may count on beside the shared one.
     pub private_bytes: f64,
+    /// How many there are that are alike.
+    pub alike: f64,
 }
 
 /// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
@@ -30,10 +32,11 @@ pub fn shares(users: &[User<'_>], cache_bytes: f64, window_ns: &mut f64, held: &
         }));
         let shared = held.iter().zip(users);
         shared
-            .map(|(bytes, user)| (bytes - user.private_bytes).max(0.0))
+            .map(|(bytes, user)| (bytes - user.private_bytes).max(0.0) * user.alike)
             .sum()
     };
-    if users.len() == 1 || fill(f64::MAX, held) <= cache_bytes {
+    let is_alone = users.len() == 1 && users[0].alike <= 1.0;
+    if is_alone || fill(f64::MAX, held) <= cache_bytes {
         fill(f64::MAX, held);
         return;
     }

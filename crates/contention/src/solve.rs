@@ -63,6 +63,7 @@ struct Thread {
     own_bytes: f64,
     private_bytes: f64,
     cpu_share: f64,
+    alike: f64,
     /// The way into its last-level cache, and the lines that take it.
     door: Option<u32>,
     passing: f64,
@@ -119,6 +120,7 @@ pub fn solve(
                 curve: running[at].demands.lines,
                 rate: 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity,
                 private_bytes: threads[at].private_bytes,
+                alike: running[at].alike,
             }));
             let bytes = figures.llc_bytes[domain];
             if factors.cache {
@@ -228,12 +230,13 @@ fn demand(
         let now = thread.ns(lines, waits);
         // Between the speed settled last and the one these waits allow; equal in the end.
         let time = (now * ns).sqrt();
+        let cpu = thread.alike * thread.cpu_share;
         let mut add = |uses: &[Use], lines: f64| {
             for one in uses {
                 let channel = one.channel as usize;
-                let load = one.loads * lines * thread.cpu_share / time;
+                let load = one.loads * lines * cpu / time;
                 asked[channel] += load;
-                written[channel] += one.written * lines * thread.cpu_share / time;
+                written[channel] += one.written * lines * cpu / time;
                 falls[channel] += load / time * one.waits * lines / thread.in_flight;
             }
         };
@@ -344,6 +347,7 @@ impl Thread {
             own_bytes: figures.own_bytes,
             private_bytes: figures.private_bytes,
             cpu_share: running.cpu_share,
+            alike: running.alike,
             door: figures.cache_channel(running.seat.domain),
             passing: passing(running, figures.own_bytes),
             lines,

@@ -132,6 +132,23 @@ proptest! {
     }
 
     #[test]
+    fn threads_that_are_alike_go_on_together_as_each_by_itself(
+        kinds in prop::collection::vec(kinds(true), 1..4),
+        alike in 1..6_usize,
+    ) {
+        let figures = figures(1);
+        let each: Vec<_> = kinds.iter().flat_map(|kind| vec![thread(kind, 0, 0); alike]).collect();
+        let together: Vec<_> = kinds
+            .iter()
+            .map(|kind| Running { alike: alike as f64, ..thread(kind, 0, 0) })
+            .collect();
+        let (each, together) = (solved(&figures, &each), solved(&figures, &together));
+        for (each, together) in each.iter().step_by(alike).zip(&together) {
+            prop_assert!((each.ns / together.ns - 1.0).abs() < 1e-3, "{} and {}", each.ns, together.ns);
+        }
+    }
+
+    #[test]
     fn shares_fill_a_cache_that_is_wanted_and_never_more(
         threads in prop::collection::vec((kinds(true), 0.01..4.0_f64), 1..12),
         cache_mib in 0.1..64.0_f64,
@@ -139,7 +156,7 @@ proptest! {
         let cache = cache_mib * MIB;
         let users: Vec<User<'_>> = threads
             .iter()
-            .map(|(kind, rate)| User { curve: &kind.curve, rate: *rate, private_bytes: 0.0 })
+            .map(|(kind, rate)| User { curve: &kind.curve, rate: *rate, private_bytes: 0.0, alike: 1.0 })
             .collect();
         let (mut window, mut held) = (1e6, Vec::new());
         shares(&users, cache, &mut window, &mut held);

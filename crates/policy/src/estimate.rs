@@ -30,14 +30,15 @@
 //! `numaherd-contention`'s; that ranking layouts needs no exact figures: Pandia (EuroSys 2017).
 //!
 //! Properties: where threads are, each draw gives the measured speeds, as far as its figures allow; equal input
-//! gives equal output; cost linear in threads.
+//! gives equal output; cost linear in threads. From 256 threads on, those that are alike are one (`kinds.rs`).
 
 mod beliefs;
 mod covered;
 mod demands;
+mod kinds;
 mod threads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use numaherd_contention::{Demands, Factors, Figures, Lane, Running, Seat, Solution, Speed, solve};
@@ -50,6 +51,7 @@ use crate::stage::Stage;
 use beliefs::Beliefs;
 pub use covered::Covered;
 use demands::{Demand, WRITTEN, demands, figures};
+use kinds::Kinds;
 pub use threads::{Load, Owner};
 use threads::{llc_bytes, load, owner, seats, share_caches, tell_shared_from_private};
 
@@ -58,6 +60,8 @@ const DRAWS: usize = 4;
 /// Of the draws, those that a search goes by.
 const SEARCHED: usize = 2;
 
+/// From so many threads on, those that are alike are one to the equations (chosen here).
+const BUNDLED_FROM: usize = 256;
 /// Speeds that differ by less are one speed.
 const PRECISION: f64 = 0.01;
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
@@ -118,11 +122,23 @@ pub struct Picture {
     /// CPUs of each domain.
     cpus: Vec<f64>,
     figures: Vec<Figures>,
+    /// By each draw, the latency of the memory that is farthest.
+    farthest_ns: Vec<f64>,
+    /// By each draw, of each kind of thread.
     demands: Vec<Vec<Demand>>,
+    kinds: Kinds,
     /// By the draws that a search goes by, the answers for where the threads are, from which those for other
     /// layouts are found sooner.
     starts: Vec<Solution>,
     lost_now: Lost,
+}
+
+/// What the equations say of a layout.
+struct Solved {
+    lost: f64,
+    solution: Solution,
+    /// Of each thread that is known and has a seat, which of the solution's speeds is its.
+    speeds: Vec<usize>,
 }
 
 /// Lost cores by each draw.
@@ -195,8 +211,9 @@ impl Estimator {
         let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))
             .collect();
+        let kinds = Kinds::of(&threads, &seats);
         let demands = (draws.iter().zip(&figures))
-            .map(|(draw, figures)| demands(draw, figures, &threads, &seats))
+            .map(|(draw, figures)| demands(draw, figures, &threads, &kinds, &seats))
             .collect();
         let mut picture = Picture {
             from: from.unwrap_or(Basis::Residency),
@@ -208,12 +225,17 @@ impl Estimator {
             cpus: (topology.domains().iter())
                 .map(|domain| domain.cpus.intersection(&stage.snapshot.online).len() as f64)
                 .collect(),
+            farthest_ns: (figures.iter())
+                .map(|figures| figures.latency_ns.iter().copied().fold(0.0, f64::max))
+                .collect(),
             figures,
             demands,
+            kinds,
         };
         let (now, stays) = (picture.now(), vec![false; picture.processes.len()]);
         for draw in 0..DRAWS {
-            (picture.lost_now[draw], picture.starts[draw]) = picture.solve(draw, &now, &stays);
+            let solved = picture.solve(draw, &now, &stays);
+            (picture.lost_now[draw], picture.starts[draw]) = (solved.lost, solved.solution);
         }
         picture
     }
@@ -294,7 +316,8 @@ impl Picture {
         if !load.is_known() {
             return 0.0;
         }
-        let lost = |demands: &Vec<Demand>| 1.0 - demands[thread].base_ns / load.ns();
+        let kind = self.kinds.of[thread];
+        let lost = |demands: &Vec<Demand>| 1.0 - demands[kind].base_ns / load.ns();
         self.demands.iter().map(lost).fold(0.0, f64::max)
     }
 
@@ -304,13 +327,12 @@ impl Picture {
         if !self.threads[thread].is_known() {
             return 0.0;
         }
-        let could = |(demands, figures): (&Vec<Demand>, &Figures)| {
-            let demand = &demands[thread];
-            let farthest = figures.latency_ns.iter().copied().fold(0.0, f64::max);
+        let could = |(demands, farthest): (&Vec<Demand>, &f64)| {
+            let demand = &demands[self.kinds.of[thread]];
             let stall = demand.curve.cache_accesses() * farthest / demand.in_flight;
             stall / (stall + demand.base_ns)
         };
-        let all = self.demands.iter().zip(&self.figures);
+        let all = self.demands.iter().zip(&self.farthest_ns);
         all.map(could).fold(0.0, f64::max)
     }
 
@@ -322,17 +344,17 @@ impl Picture {
     /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `follows` says of
     /// each process whether its memory is spread evenly over its threads, or stays.
     pub fn lost(&self, cpus: &[CpuId], follows: &[bool]) -> Lost {
-        std::array::from_fn(|draw| self.solve(draw, cpus, follows).0)
+        std::array::from_fn(|draw| self.solve(draw, cpus, follows).lost)
     }
 
     /// The same by the draws that a search goes by, their mean.
     pub fn roughly(&self, cpus: &[CpuId], follows: &[bool]) -> f64 {
-        let lost = (0..SEARCHED).map(|draw| self.solve(draw, cpus, follows).0);
+        let lost = (0..SEARCHED).map(|draw| self.solve(draw, cpus, follows).lost);
         lost.sum::<f64>() / SEARCHED as f64
     }
 
     /// The lost cores, and the answer of the equations.
-    fn solve(&self, draw: usize, cpus: &[CpuId], follows: &[bool]) -> (f64, Solution) {
+    fn solve(&self, draw: usize, cpus: &[CpuId], follows: &[bool]) -> Solved {
         let spread: Vec<Option<Vec<(usize, f64)>>> = (follows.iter().enumerate())
             .map(|(process, &follows)| {
                 let nodes = follows.then(|| self.nodes_of(process, cpus))?;
@@ -351,8 +373,11 @@ impl Picture {
             load.wanted * (self.cpus[seat.domain] / in_domain[seat.domain]).min(1.0)
         };
         let demands = &self.demands[draw];
-        let mut running = Vec::with_capacity(cpus.len());
-        let mut counted = Vec::with_capacity(cpus.len());
+        let mut running: Vec<Running<'_>> = Vec::new();
+        // Of each: the CPU that is wanted and had, and the time alone.
+        let mut counted: Vec<(f64, f64, f64)> = Vec::new();
+        let mut places = HashMap::new();
+        let mut speeds = Vec::with_capacity(cpus.len());
         let mut lost = 0.0;
         for (at, (load, &cpu)) in self.threads.iter().zip(cpus).enumerate() {
             let Some(&(seat, lane)) = self.seats.get(&cpu) else {
@@ -363,10 +388,24 @@ impl Picture {
                 lost += load.wanted - share;
                 continue;
             }
-            let demand = &demands[at];
-            let memory = spread[load.process].as_ref().unwrap_or(&load.memory);
+            let kind = self.kinds.of[at];
+            let memory = spread[load.process].as_ref();
+            if self.kinds.are_bundled {
+                let alike = (kind, seat.domain, memory.map(|_| load.process));
+                let place = *places.entry(alike).or_insert(running.len());
+                if let Some(first) = running.get_mut(place) {
+                    first.alike += 1.0;
+                    counted[place].0 += load.wanted;
+                    counted[place].1 += share;
+                    speeds.push(place);
+                    continue;
+                }
+            }
+            let demand = &demands[kind];
+            let memory = memory.unwrap_or(&load.memory);
+            speeds.push(running.len());
             running.push(Running {
-                lane: Some(lane),
+                lane: (!self.kinds.are_bundled).then_some(lane),
                 ..Running::new(
                     Demands {
                         cycles_per_instruction: demand.base_ns / 1000.0,
@@ -382,12 +421,19 @@ impl Picture {
             });
             counted.push((load.wanted, share, demand.alone_ns));
         }
+        for (running, (_, share, _)) in running.iter_mut().zip(&counted) {
+            running.cpu_share = share / running.alike;
+        }
         let mut solution = self.starts[draw].clone();
         solve(&self.figures[draw], &running, Factors::ALL, &mut solution);
         let of = |((wanted, share, alone), speed): (&(f64, f64, f64), &Speed)| {
             wanted - share * (alone / speed.ns).min(1.0)
         };
         lost += counted.iter().zip(&solution.speeds).map(of).sum::<f64>();
-        (lost, solution)
+        Solved {
+            lost,
+            solution,
+            speeds,
+        }
     }
 }

@@ -85,7 +85,13 @@ impl Estimator {
         let mut picture = before.clone();
         let mut error = |draw: &Draw| {
             let figures = figures(topology, draw, self.local_ns, &llc);
-            let demands = demands(draw, &figures, &before.threads, &before.seats);
+            let demands = demands(
+                draw,
+                &figures,
+                &before.threads,
+                &before.kinds,
+                &before.seats,
+            );
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
             picture.starts = vec![Solution::within(PRECISION)];
             picture.error(cpus, follows, speeds)
@@ -115,16 +121,15 @@ impl Estimator {
 impl Picture {
     /// How far the only draw's speeds are from the measured ones: squared logarithms, weighted by CPU.
     fn error(&self, cpus: &[CpuId], follows: &[bool], measured: &[f64]) -> f64 {
-        let (_, solution) = self.solve(0, cpus, follows);
+        let solved = self.solve(0, cpus, follows);
         let is_solved =
             |at: &usize| self.threads[*at].is_known() && self.seats.contains_key(&cpus[*at]);
-        let solved = (0..self.threads.len()).filter(is_solved);
+        let places = (0..self.threads.len()).filter(is_solved);
+        let speeds = solved.speeds.iter().map(|&of| &solved.solution.speeds[of]);
         let is_measured = |(at, _): &(usize, &Speed)| measured[*at] > 0.0;
         let of = |(at, speed): (usize, &Speed)| {
             self.threads[at].wanted * (1000.0 / speed.ns / measured[at]).ln().powi(2)
         };
-        (solved.zip(&solution.speeds).filter(is_measured))
-            .map(of)
-            .sum()
+        (places.zip(speeds).filter(is_measured)).map(of).sum()
     }
 }

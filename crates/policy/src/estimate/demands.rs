@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, Lane, Seat, loaded};
 use numaherd_topology::{CpuId, Topology};
 
+use super::kinds::Kinds;
 use super::threads::{Load, QUIET, USUAL_CACHE};
 
 /// A way to take what counters do not tell.
@@ -103,11 +104,12 @@ pub(super) fn figures(topology: &Topology, draw: &Draw, local_ns: f64, llc: &[f6
     }
 }
 
-/// The demands by which each thread is as fast as it was.
+/// The demands by which each kind of thread is as fast as it was.
 pub(super) fn demands(
     draw: &Draw,
     figures: &Figures,
     threads: &[Load],
+    kinds: &Kinds,
     seats: &BTreeMap<CpuId, (Seat, Lane)>,
 ) -> Vec<Demand> {
     let mut asked = vec![0.0; figures.nodes];
@@ -157,7 +159,8 @@ pub(super) fn demands(
             alone_ns,
         }
     };
-    threads.iter().map(of).collect()
+    let each = kinds.first.iter().map(|&first| &threads[first]);
+    each.map(of).collect()
 }
 
 /// Lines against cache; `None` for a thread that reads next to none, however little cache it had.

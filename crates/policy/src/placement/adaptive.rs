@@ -136,7 +136,7 @@ const SEEN_UNCOUNTED: Duration = Duration::from_secs(10);
 /// credit.
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
-const MOST_THREADS_TRIED: usize = 65_536;
+const MOST_THREADS_TRIED: usize = 16_384;
 /// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
 const MOVE_NS: f64 = 100_000.0;
 /// What a line costs that a moved thread reads anew, in ns (chosen here).

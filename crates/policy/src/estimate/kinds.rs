@@ -1,0 +1,120 @@
+//! Threads that are alike.
+//!
+//! Problem: a machine has tens of thousands of threads, and each layout that is tried is an answer of the equations
+//! for all of them. Rule: where there are many, those of a domain whose figures are in one step of an eighth of an
+//! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Which siblings share a
+//! core is then left out. Where there are few, each is a kind of its own.
+
+use std::collections::{BTreeMap, HashMap};
+
+use numaherd_contention::{Lane, Seat};
+use numaherd_topology::CpuId;
+
+use super::BUNDLED_FROM;
+use super::threads::Load;
+
+/// Figures are told apart in steps of so many to a doubling.
+const STEPS: f64 = 8.0;
+
+/// Which threads are alike.
+#[derive(Clone, Debug)]
+pub(super) struct Kinds {
+    /// The kind of each thread.
+    pub(super) of: Vec<usize>,
+    /// The first thread of each kind.
+    pub(super) first: Vec<usize>,
+    /// Whether threads may share one.
+    pub(super) are_bundled: bool,
+}
+
+impl Kinds {
+    /// The kinds of these threads.
+    pub(super) fn of(threads: &[Load], seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Self {
+        let are_bundled = threads.len() >= BUNDLED_FROM;
+        if !are_bundled {
+            let each: Vec<usize> = (0..threads.len()).collect();
+            return Self {
+                of: each.clone(),
+                first: each,
+                are_bundled,
+            };
+        }
+        let mut known = HashMap::new();
+        let mut first = Vec::new();
+        let of = threads.iter().enumerate().map(|(at, load)| {
+            *known.entry(figures(load, seats)).or_insert_with(|| {
+                first.push(at);
+                first.len() - 1
+            })
+        });
+        Self {
+            of: of.collect(),
+            first,
+            are_bundled,
+        }
+    }
+}
+
+/// What tells a thread from others, in steps.
+fn figures(load: &Load, seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Vec<i32> {
+    // Casts from float saturate: nothing is the least step of all.
+    let step = |figure: f64| (figure.log2() * STEPS).round() as i32;
+    let domain = seats
+        .get(&load.cpu)
+        .map_or(-1, |(seat, _)| seat.domain as i32);
+    let mut figures = vec![
+        domain,
+        step(load.speed),
+        step(load.lines),
+        step(load.requests.unwrap_or(0.0)),
+        step(load.busy_ns.unwrap_or(0.0)),
+        step(load.held),
+        step(load.footprint),
+        step(load.wanted),
+    ];
+    for &(node, share) in &load.memory {
+        figures.extend([node as i32, (share * STEPS).round() as i32]);
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimator;
+    use crate::estimate::beliefs::Beliefs;
+    use crate::estimate::demands::demands;
+    use crate::placement::adaptive::tests::{program, scene};
+    use crate::stage::Stage;
+
+    #[test]
+    fn many_threads_lose_what_they_would_lose_one_by_one() {
+        let mut scene = scene();
+        for number in 0..2 * BUNDLED_FROM as u32 {
+            let lines = 20.0 + f64::from(number % 37) / 2.0;
+            program(&mut scene, number, number % 8, lines, 500);
+        }
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let together = Estimator::default().observe(&stage);
+        assert!(together.kinds.are_bundled);
+        assert!(together.kinds.first.len() < together.threads.len() / 4);
+        let mut each = together.clone();
+        let all: Vec<usize> = (0..each.threads.len()).collect();
+        each.kinds = Kinds {
+            of: all.clone(),
+            first: all,
+            are_bundled: false,
+        };
+        each.demands = (Beliefs::default().draws().iter().zip(&each.figures))
+            .map(|(draw, figures)| demands(draw, figures, &each.threads, &each.kinds, &each.seats))
+            .collect();
+        let stays = vec![false; each.processes.len()];
+        let (one, other) = (
+            together.lost(&together.now(), &stays),
+            each.lost(&each.now(), &stays),
+        );
+        for (one, other) in one.iter().zip(other) {
+            assert!((one / other - 1.0).abs() < 0.05, "{one} {other}");
+        }
+    }
+}
