@@ -58,10 +58,11 @@ impl Kinds {
 /// What tells a thread from others, in steps.
 fn figures(load: &Load, seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Vec<i32> {
     // Casts from float saturate: nothing is the least step of all.
+    let place = |place: usize| i32::try_from(place).unwrap_or(i32::MAX);
     let step = |figure: f64| (figure.log2() * STEPS).round() as i32;
     let domain = seats
         .get(&load.cpu)
-        .map_or(-1, |(seat, _)| seat.domain as i32);
+        .map_or(-1, |(seat, _)| place(seat.domain));
     let mut figures = vec![
         domain,
         step(load.speed),
@@ -73,7 +74,7 @@ fn figures(load: &Load, seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Vec<i32> {
         step(load.wanted),
     ];
     for &(node, share) in &load.memory {
-        figures.extend([node as i32, (share * STEPS).round() as i32]);
+        figures.extend([place(node), (share * STEPS).round() as i32]);
     }
     figures
 }
