@@ -83,6 +83,7 @@ impl Estimator {
         }
         let llc = llc_bytes(topology);
         let mut picture = before.clone();
+        picture.starts = vec![Solution::within(PRECISION)];
         let mut error = |draw: &Draw| {
             let figures = figures(topology, draw, self.local_ns, &llc);
             let demands = demands(
@@ -93,7 +94,6 @@ impl Estimator {
                 &before.seats,
             );
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
-            picture.starts = vec![Solution::within(PRECISION)];
             picture.error(cpus, follows, speeds)
         };
         let mut least = f64::INFINITY;
@@ -120,7 +120,7 @@ impl Estimator {
 
 impl Picture {
     /// How far the only draw's speeds are from the measured ones: squared logarithms, weighted by CPU.
-    fn error(&self, cpus: &[CpuId], follows: &[bool], measured: &[f64]) -> f64 {
+    fn error(&mut self, cpus: &[CpuId], follows: &[bool], measured: &[f64]) -> f64 {
         let solved = self.solve(0, cpus, follows);
         let is_solved =
             |at: &usize| self.threads[*at].is_known() && self.seats.contains_key(&cpus[*at]);
@@ -130,6 +130,9 @@ impl Picture {
         let of = |(at, speed): (usize, &Speed)| {
             self.threads[at].wanted * (1000.0 / speed.ns / measured[at]).ln().powi(2)
         };
-        (places.zip(speeds).filter(is_measured)).map(of).sum()
+        let error = (places.zip(speeds).filter(is_measured)).map(of).sum();
+        // The next answer is near this one.
+        self.starts[0] = solved.solution;
+        error
     }
 }

@@ -1,6 +1,7 @@
 //! What the machine can do and what its threads demand, by each draw.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, Lane, Seat, loaded};
 use numaherd_topology::{CpuId, Topology};
@@ -123,13 +124,13 @@ pub(super) fn demands(
             loaded::wait((asked / channel.capacity).min(0.95)) * channel.service_ns
         })
         .collect();
-    let quiet = Curve::new(0.0, &[(USUAL_CACHE, 0.0)], USUAL_CACHE).expect("a curve of nothing");
-    let of = |load: &Load| {
+    let of = |(load, curves): (&Load, &Curves)| {
+        let curve = curves.if_cache(draw.cache_helps).clone();
         let (Some((seat, _)), true) = (seats.get(&load.cpu), load.is_known()) else {
             return Demand {
                 base_ns: 1.0,
                 in_flight: 1.0,
-                curve: quiet.clone(),
+                curve,
                 alone_ns: 1.0,
             };
         };
@@ -148,7 +149,6 @@ pub(super) fn demands(
         let in_flight = in_flight.clamp(1.0, figures.in_flight);
         let stall = |latency: f64, lines: f64| lines * (latency - llc_ns).max(0.0) / in_flight;
         let base_ns = (ns - stall(latency, lines)).max(ns * 0.02);
-        let curve = curve(draw, load).unwrap_or_else(|| quiet.clone());
         let local = figures.latency_ns(node, node);
         let best = curve.at(figures.llc_bytes[seat.domain]).min(lines);
         let alone_ns = (base_ns + stall(local, best)).min(ns);
@@ -160,11 +160,42 @@ pub(super) fn demands(
         }
     };
     let each = kinds.first.iter().map(|&first| &threads[first]);
-    each.map(of).collect()
+    each.zip(&kinds.curves).map(of).collect()
+}
+
+/// Of a thread that reads next to none.
+static NOTHING: LazyLock<Curve> = LazyLock::new(|| {
+    Curve::new(0.0, &[(USUAL_CACHE, 0.0)], USUAL_CACHE).expect("a curve of nothing")
+});
+
+/// A thread's lines against cache.
+#[derive(Clone, Debug)]
+pub(super) struct Curves {
+    /// As they were seen.
+    seen: Curve,
+    /// Where more cache than it ever had would spare it lines.
+    helped: Curve,
+}
+
+impl Curves {
+    pub(super) fn of(load: &Load) -> Self {
+        let of = |helps| {
+            let curve = load.is_known().then(|| curve(helps, load)).flatten();
+            curve.unwrap_or_else(|| NOTHING.clone())
+        };
+        Self {
+            seen: of(false),
+            helped: of(true),
+        }
+    }
+
+    fn if_cache(&self, helps: bool) -> &Curve {
+        if helps { &self.helped } else { &self.seen }
+    }
 }
 
 /// Lines against cache; `None` for a thread that reads next to none, however little cache it had.
-fn curve(draw: &Draw, load: &Load) -> Option<Curve> {
+fn curve(cache_helps: bool, load: &Load) -> Option<Curve> {
     let mut points: Vec<(f64, f64)> = load.seen.clone();
     if points.is_empty() {
         points.push((load.held.max(1.0), load.lines));
@@ -183,7 +214,7 @@ fn curve(draw: &Draw, load: &Load) -> Option<Curve> {
         footprint => footprint,
     };
     // A thread of which nothing is counted is not thought to gain by more cache.
-    if draw.cache_helps && !load.is_assumed && footprint > points[last].0 * 1.05 {
+    if cache_helps && !load.is_assumed && footprint > points[last].0 * 1.05 {
         points.push((footprint, 0.0));
     }
     Curve::new(most, &points, footprint.max(points[last].0)).ok()

@@ -11,6 +11,7 @@ use numaherd_contention::{Lane, Seat};
 use numaherd_topology::CpuId;
 
 use super::BUNDLED_FROM;
+use super::demands::Curves;
 use super::threads::Load;
 
 /// Figures are told apart in steps of so many to a doubling.
@@ -23,6 +24,8 @@ pub(super) struct Kinds {
     pub(super) of: Vec<usize>,
     /// The first thread of each kind.
     pub(super) first: Vec<usize>,
+    /// Of each kind: every way to take what counters do not tell shares them.
+    pub(super) curves: Vec<Curves>,
     /// Whether threads may share one.
     pub(super) are_bundled: bool,
 }
@@ -32,12 +35,7 @@ impl Kinds {
     pub(super) fn of(threads: &[Load], seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Self {
         let are_bundled = threads.len() >= BUNDLED_FROM;
         if !are_bundled {
-            let each: Vec<usize> = (0..threads.len()).collect();
-            return Self {
-                of: each.clone(),
-                first: each,
-                are_bundled,
-            };
+            return Self::each(threads);
         }
         let mut known = HashMap::new();
         let mut first = Vec::new();
@@ -47,10 +45,24 @@ impl Kinds {
                 first.len() - 1
             })
         });
+        let of = of.collect();
+        let curves = first.iter().map(|&at| Curves::of(&threads[at])).collect();
         Self {
-            of: of.collect(),
+            of,
             first,
+            curves,
             are_bundled,
+        }
+    }
+
+    /// Each thread is one of its own.
+    fn each(threads: &[Load]) -> Self {
+        let each: Vec<usize> = (0..threads.len()).collect();
+        Self {
+            of: each.clone(),
+            first: each,
+            curves: threads.iter().map(Curves::of).collect(),
+            are_bundled: false,
         }
     }
 }
@@ -100,12 +112,7 @@ mod tests {
         assert!(together.kinds.are_bundled);
         assert!(together.kinds.first.len() < together.threads.len() / 4);
         let mut each = together.clone();
-        let all: Vec<usize> = (0..each.threads.len()).collect();
-        each.kinds = Kinds {
-            of: all.clone(),
-            first: all,
-            are_bundled: false,
-        };
+        each.kinds = Kinds::each(&each.threads);
         each.demands = (Beliefs::default().draws().iter().zip(&each.figures))
             .map(|(draw, figures)| demands(draw, figures, &each.threads, &each.kinds, &each.seats))
             .collect();
