@@ -46,7 +46,7 @@ pub struct Load {
     pub(super) requests: Option<f64>,
     pub(super) busy_ns: Option<f64>,
     /// Nodes (places) and the share of its lines from each.
-    pub(super) memory: Vec<(usize, f64)>,
+    pub memory: Vec<(usize, f64)>,
     pub(super) seen: Vec<(f64, f64)>,
     pub(super) footprint: f64,
 }

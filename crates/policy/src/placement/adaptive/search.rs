@@ -3,11 +3,13 @@
 use numaherd_topology::CpuId;
 
 use super::{PAGE_NS, SUFFERS};
-use crate::estimate::{Basis, Picture};
+use crate::estimate::{Basis, Load, Picture};
 use crate::stage::Stage;
 
 /// CPUs that the threads of a domain may want beyond those that it has.
 const ROOM: f64 = 0.1;
+/// Lines per instruction that differ by less than this share are alike.
+const ALIKE: f64 = 0.1;
 /// A search goes on while it gains more than this share of what is lost.
 const WORTH_A_MOVE: f64 = 0.005;
 
@@ -58,6 +60,14 @@ pub(crate) fn best(
 /// Each of some nodes, which ascend, once.
 pub(super) fn distinct(nodes: &[usize]) -> impl Iterator<Item = usize> {
     nodes.chunk_by(|a, b| a == b).map(|same| same[0])
+}
+
+/// Whether two threads that change places leave all as it is, as those do that share all they read.
+fn are_alike(one: &Load, other: &Load) -> bool {
+    let apart = (one.lines - other.lines).abs();
+    one.process == other.process
+        && one.memory == other.memory
+        && apart <= ALIKE * one.lines.max(other.lines)
 }
 
 /// A local search.
@@ -174,6 +184,7 @@ impl Search<'_> {
             let with = &picture.threads[other];
             there.contains(cpus[other])
                 && with.is_free
+                && !are_alike(load, with)
                 && may_have(self.stage, with.at, cpus[thread])
                 && may_have(self.stage, load.at, cpus[other])
         });
