@@ -49,6 +49,8 @@ pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outco
     let numad = (trial.policy == NUMAD).then(Numad::start).transpose()?;
     set_balancing(trial.policy == LINUX_BALANCING)?;
     let pages_before = vmstat("pgmigrate_success")?;
+    // As where it has run for a while: its first look does not wait for its own file.
+    fs::read(herding_program()?).context("cannot read the program that herds")?;
     let model = Model::on()?;
     let mut observer = Observer::start(scenario, trial, &herd_members, &scratch.0)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
