@@ -162,8 +162,9 @@ fn on_one_ledger_adaptive_is_asked_beside_all_others() {
     assert_eq!(names, all.split(',').collect::<Vec<_>>());
     for policy in &replayed.policies {
         assert_eq!(policy.missing, None, "{}", policy.name);
-        assert!(policy.moves > 0, "{}", policy.name);
     }
+    let adaptive = replayed.policies.iter().find(|one| one.name == "adaptive");
+    assert!(adaptive.unwrap().moves > 0);
     assert!(text(&replayed).contains("adaptive"));
 }
 
