@@ -175,6 +175,15 @@ fn born(root: &Root, tid: u32) -> Option<u64> {
         .map(|stat| stat.born)
 }
 
+/// The mask that the status of a thread lists, read under a root.
+fn listed_affinity(root: &Root, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+    let text = root.read(&format!("proc/{tid}/status"));
+    let cpus = text.ok().and_then(|text| status::parse(&text).cpus);
+    words.clear();
+    words.extend_from_slice(cpus.ok_or(Errno::SRCH)?.as_words());
+    Ok(())
+}
+
 /// The running kernel.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -182,8 +191,14 @@ pub(crate) struct Live {
 }
 
 impl Kernel for Live {
+    /// The call leaves out CPUs that are offline. A thread that sleeps keeps a mask of nothing else until it wakes up;
+    /// then its status tells what the kernel keeps.
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
-        sys::affinity::get(tid, words)
+        sys::affinity::get(tid, words)?;
+        if words.iter().any(|&word| word != 0) {
+            return Ok(());
+        }
+        listed_affinity(&self.root, tid, words)
     }
 
     fn process_ran_ns(&self, pid: u32) -> Option<u64> {
@@ -252,11 +267,7 @@ pub(crate) struct Captured {
 
 impl Kernel for Captured {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
-        let text = self.root.read(&format!("proc/{tid}/status"));
-        let cpus = text.ok().and_then(|text| status::parse(&text).cpus);
-        words.clear();
-        words.extend_from_slice(cpus.ok_or(Errno::SRCH)?.as_words());
-        Ok(())
+        listed_affinity(&self.root, tid, words)
     }
 
     fn born(&self, tid: u32) -> Option<u64> {
