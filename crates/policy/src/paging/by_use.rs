@@ -9,9 +9,10 @@
 //! eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came from, or
 //! *shared*, and ordered to the process's nodes in turn, block by block, each as often as it has threads.
 //!
-//! Until then it goes by the process's other blocks, if these are alike: of the pairs of accesses to one block, at
-//! least 32, more than about nine tenths came from one node each (all is private), or hardly more than by chance
-//! (all is shared). What its own eighth then says counts more.
+//! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
+//! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
+//! share is within 15 % of the way from one of the two to the other, the process counts as that one. The block's own
+//! eighth access decides anew.
 //!
 //! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
 //! `thaw_after_s`. When 128 accesses in a row were to blocks that had been ordered, sampling rests until threads
