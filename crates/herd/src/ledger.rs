@@ -12,6 +12,7 @@ mod reader;
 mod sound;
 mod text;
 mod trial;
+mod watch;
 mod writer;
 
 use std::borrow::Cow;
@@ -29,9 +30,10 @@ use crate::settings::Settings;
 use crate::summary::Summary;
 
 pub use control::{Asked, Changed, Controlled};
-pub use follow::{Follow, Next, Place, Watched};
+pub use follow::{Follow, Next, Place};
 pub use reader::{Ledger, Reader, earlier_part};
 pub use trial::{Design, Pair, Side, Trial, TrialEnd, TrialPlan};
+pub use watch::Watched;
 pub use writer::Writer;
 
 /// The version of the format that is written, and the latest that is read. All snapshots of version 1 are whole.

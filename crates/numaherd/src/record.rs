@@ -16,7 +16,8 @@ use numaherd_herd::{Line, Summary, needs};
 use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use numaherd_policy::{Needs, Place, Policy, Random};
-use numaherd_show::replay::{Content, Recorded, recorded};
+use numaherd_show::replay::{Recorded, recorded};
+use numaherd_show::run::{Content, RunModel};
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
@@ -39,19 +40,16 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
     let attended = attended(&options.for_policies, &signals)?;
 
-    let seen = Arc::new(Mutex::new(Content::default()));
-    let look = seen.clone();
+    let seen = Arc::new(Mutex::new(RunModel::new()));
+    let run = seen.clone();
     let watcher = move |line: &Arc<Line>| {
-        if let numaherd_herd::Record::Snapshot(snapshot) = &line.record {
-            let mut seen = look.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.saw(snapshot);
-        }
+        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        run.take(line);
     };
-    let printed = |summary: &Summary| {
-        let content = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let printed = |_: &Summary| {
+        let run = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = std::fs::metadata(&options.output).map_or(0, |file| file.len());
-        let length = (summary.totals.intervals, summary.totals.duration_ns);
-        let found = Recorded::of(length, content, bytes, &wants(), &signals);
+        let found = Recorded::of(&run, bytes, &wants(), &signals);
         print::shown(options.json, &found, || recorded(&found))
     };
     let attached = Attached {

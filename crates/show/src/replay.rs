@@ -20,7 +20,6 @@
 
 mod agreement;
 mod comparison;
-mod content;
 mod decisions;
 mod effect;
 mod recorded;
@@ -29,7 +28,6 @@ mod text;
 
 pub use agreement::{Agreement, Shares};
 pub use comparison::{Comparison, Missing, Moment, Pair, Policy, Replayed, Unpaged};
-pub use content::Content;
 pub use decisions::{Choice, Side};
 pub use effect::{Effect, Errors, Predicted, Prediction, ProcessEffect, ThreadEffect};
 pub use recorded::{Lacking, Recorded, Replayable, recorded};

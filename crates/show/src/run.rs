@@ -16,6 +16,7 @@
 //! were not measured are `None`. Times are the machine's own, in ns since it began to be watched; rates
 //! and shares are of the latest interval.
 
+pub(crate) mod content;
 pub(crate) mod decision;
 mod decisions;
 pub(crate) mod history;
@@ -40,6 +41,7 @@ use serde::Serialize;
 
 use crate::guests::Guest;
 use crate::words::{cut, nanoseconds};
+pub use content::Content;
 pub use decision::{Decision, DecisionLog, DecisionOutcome, Subject};
 pub(crate) use history::History;
 pub use lateness::{LATENESS_BOUNDS_S, Lateness};

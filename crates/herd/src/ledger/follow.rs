@@ -12,7 +12,7 @@
 //! ledger of hours need not keep it in memory.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -284,91 +284,10 @@ impl Open {
     }
 }
 
-/// The lines that a running herd hands out to those who watch it: a header, then records, sealed as in
-/// a file. Lines may be missing in between, where the watcher could not keep up; they are counted.
-pub struct Watched<R> {
-    from: R,
-    path: PathBuf,
-    number: u64,
-    last_sequence: Option<u64>,
-    missing: u64,
-    unfolded: Unfolded,
-}
-
-impl<R: BufRead> Watched<R> {
-    /// Reads the header; `path` is for messages.
-    ///
-    /// # Errors
-    /// [`HerdError::Io`], and [`HerdError::NotOurs`], [`HerdError::Newer`] or [`HerdError::Damaged`]
-    /// when what comes is no header of a ledger that can be read.
-    pub fn begin(mut from: R, path: &Path) -> Result<(Self, Header), HerdError> {
-        let mut first = Vec::new();
-        read_line(&mut from, &mut first, path, 1, 0)?;
-        let header = header(path, without_feed(&first))?;
-        let watched = Self {
-            from,
-            path: path.to_owned(),
-            number: 1,
-            last_sequence: None,
-            missing: 0,
-            unfolded: Unfolded::default(),
-        };
-        Ok((watched, header))
-    }
-
-    /// How many lines did not come.
-    pub fn missing(&self) -> u64 {
-        self.missing
-    }
-
-    /// The next record, as soon as it comes; `None` when the herd has ended. Records of unknown kind
-    /// are passed over.
-    ///
-    /// # Errors
-    /// [`HerdError::Io`], and [`HerdError::Damaged`] when a line is no record.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "whoever listens asks for one after the other, and for what is missing in between"
-    )]
-    pub fn next(&mut self) -> Result<Option<Line>, HerdError> {
-        loop {
-            let mut bytes = Vec::new();
-            read_line(&mut self.from, &mut bytes, &self.path, self.number + 1, 0)?;
-            if bytes.is_empty() {
-                return Ok(None);
-            }
-            self.number += 1;
-            let line = record(&mut self.unfolded, &bytes)
-                .map_err(|why| damaged(&self.path, self.number, 0, why))?;
-            if line.record == Record::Unknown {
-                continue;
-            }
-            // Before the first snapshot come the latest start and snapshot, whatever their numbers.
-            let follows = matches!(line.record, Record::Start(_) | Record::Snapshot(_));
-            if let Some(last) = self.last_sequence
-                && !(follows && self.number <= 3)
-            {
-                self.missing += line.sequence.saturating_sub(last.saturating_add(1));
-            }
-            self.last_sequence = Some(line.sequence);
-            return Ok(Some(line));
-        }
-    }
-}
-
-impl<R> std::fmt::Debug for Watched<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched")
-            .field("path", &self.path)
-            .field("line", &self.number)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
-    use std::io::{BufReader, Write};
+    use std::io::Write;
 
     use numaherd_topology::hwloc;
     use proptest::prelude::*;
@@ -378,7 +297,7 @@ mod tests {
     use crate::settings::Settings;
 
     /// Lines as a run writes them: a start, and notices.
-    fn lines(number: u64) -> Vec<Line> {
+    pub(in super::super) fn lines(number: u64) -> Vec<Line> {
         let start = Record::Start(Start {
             topology: hwloc::synthetic("numa:2 core:2 pu:1").unwrap(),
             signals: Vec::new(),
@@ -417,7 +336,7 @@ mod tests {
         }
     }
 
-    fn bytes_of(lines: &[Line]) -> Vec<u8> {
+    pub(in super::super) fn bytes_of(lines: &[Line]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let mut writer = Writer::create(&path, "test", None, 1 << 30).unwrap();
@@ -508,24 +427,6 @@ mod tests {
         let error = follow.next().unwrap_err();
         assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
         assert!(matches!(follow.next(), Ok(Next::NothingYet)));
-    }
-
-    #[test]
-    fn a_watched_herd_may_leave_lines_out() {
-        let lines = lines(20);
-        let some = [0, 7, 8, 12].map(|at| lines[at].clone());
-        let bytes = bytes_of(&some);
-        let path = Path::new("the socket");
-        let (mut watched, header) = Watched::begin(BufReader::new(&bytes[..]), path).unwrap();
-        assert_eq!(header.program, "test");
-        let mut heard = Vec::new();
-        while let Some(line) = watched.next().unwrap() {
-            heard.push(line);
-        }
-        assert_eq!(heard, some);
-        assert_eq!(watched.missing(), 6 + 3);
-        let answer = b"{\"error\":\"no such thing to do\"}\n";
-        assert!(Watched::begin(BufReader::new(&answer[..]), path).is_err());
     }
 
     #[test]

@@ -9,10 +9,10 @@ use numaherd_world::Signal;
 use serde::Serialize;
 
 use super::agreement::{Agreement, Shares};
-use super::content::Content;
 use super::decisions::{Choice, Choices, Wanted};
 use super::effect::Prediction;
 use super::recording::Recording;
+use crate::run::Content;
 use crate::words::nanoseconds;
 
 /// Moments of the time line at most; when there are more, neighbours become one.
@@ -123,7 +123,6 @@ pub struct Pair {
 #[derive(Clone, Debug)]
 pub struct Comparison {
     basis: Basis,
-    content: Content,
     /// Of each two of all policies, the recorded one first: (0, 1), (0, 2), ... (1, 2), ...
     pairs: Vec<Agreement>,
     where_moved: Vec<Agreement>,
@@ -132,9 +131,6 @@ pub struct Comparison {
     moves: Vec<Wishes>,
     refused: Vec<u64>,
     page_orders: Vec<u64>,
-    intervals: u64,
-    duration_ns: u64,
-    threads: usize,
 }
 
 impl Comparison {
@@ -144,7 +140,6 @@ impl Comparison {
         let all = policies + 1;
         Self {
             basis,
-            content: Content::default(),
             pairs: vec![Agreement::default(); all * (all - 1) / 2],
             where_moved: vec![Agreement::default(); policies],
             over_time: vec![OverTime::default(); policies],
@@ -152,24 +147,12 @@ impl Comparison {
             moves: vec![Wishes::default(); all],
             refused: vec![0; policies],
             page_orders: vec![0; policies],
-            intervals: 0,
-            duration_ns: 0,
-            threads: 0,
         }
-    }
-
-    /// What the recording holds so far.
-    pub fn content(&self) -> &Content {
-        &self.content
     }
 
     /// One more interval, with what each replayed policy decided on it.
     pub fn interval(&mut self, topology: &Topology, interval: &Interval, decided: &[Decided]) {
         let snapshot = &interval.snapshot;
-        self.content.saw(snapshot);
-        self.intervals += 1;
-        self.duration_ns = self.duration_ns.max(snapshot.time_ns);
-        self.threads = self.threads.max(snapshot.threads.len());
         let recorded = match self.basis {
             Basis::Recorded => interval.wanted(),
             Basis::Carried => interval.had(),
@@ -236,10 +219,10 @@ impl Comparison {
 
     /// All of it, once the recording is read. A policy whose signals were not in it has no figures.
     pub fn finish(self, recording: &Recording, candidates: &[Candidate]) -> Replayed {
-        let start: &Start = recording.start();
+        let (start, run): (&Start, _) = (recording.start(), recording.run());
         let missing = candidates
             .iter()
-            .map(|candidate| missing(candidate, &self.content));
+            .map(|candidate| missing(candidate, &run.more.content));
         let missing: Vec<Option<Missing>> = missing.collect();
         let names = |at: usize| {
             at.checked_sub(1)
@@ -286,13 +269,13 @@ impl Comparison {
             from_recorded: self.basis == Basis::Recorded,
             nodes: start.topology.nodes().len(),
             cpus: start.topology.cpus().len(),
-            intervals: self.intervals,
-            duration_ns: self.duration_ns,
-            threads: self.threads,
+            intervals: run.more.snapshots,
+            duration_ns: run.time_ns,
+            threads: run.more.most_threads,
             recorded_moves: self.moves[0].moves,
             unseen: recording.unseen(),
             damage: recording.damage().map(str::to_owned),
-            counted: self.content.counted(),
+            counted: run.more.content.counted(),
             policies,
             pairs,
             decisions: self.choices.map(Choices::finish),

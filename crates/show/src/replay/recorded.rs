@@ -4,7 +4,8 @@ use numaherd_herd::replay::Wants;
 use numaherd_world::{Signal, SignalReport, SignalState};
 use serde::Serialize;
 
-use super::content::{Content, is_single_accesses};
+use crate::run::content::is_single_accesses;
+use crate::run::{Content, RunModel};
 use crate::words::{counted, entry, listed, paragraph, short, stopped, time};
 
 /// What came of a recording.
@@ -47,15 +48,9 @@ pub struct Lacking {
 }
 
 impl Recorded {
-    /// Of so many intervals and ns, whose ledger of so many bytes holds this, on a machine that can measure
-    /// that.
-    pub fn of(
-        (intervals, duration_ns): (u64, u64),
-        content: Content,
-        bytes: u64,
-        wants: &[Wants],
-        signals: &[SignalReport],
-    ) -> Self {
+    /// Of this run, whose ledger has so many bytes, on a machine with these signals.
+    pub fn of(run: &RunModel, bytes: u64, wants: &[Wants], signals: &[SignalReport]) -> Self {
+        let content = run.more.content;
         let mut missing: Vec<Lacking> = Vec::new();
         let mut policies = Vec::new();
         for wants in wants {
@@ -72,8 +67,8 @@ impl Recorded {
             });
         }
         Self {
-            intervals,
-            duration_ns,
+            intervals: run.totals.intervals,
+            duration_ns: run.totals.duration_ns,
             bytes,
             content,
             policies,

@@ -97,6 +97,11 @@ impl Recording {
         &self.start
     }
 
+    /// The recorded run as far as it has been read.
+    pub fn run(&self) -> &RunModel {
+        &self.run
+    }
+
     /// The machine.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology

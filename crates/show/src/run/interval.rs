@@ -27,6 +27,9 @@ impl RunModel {
         self.judge_lateness(before, snapshot);
         let passed = before.map_or(1, |before| snapshot.sequence.saturating_sub(before));
         self.totals.add_snapshot(snapshot, passed);
+        self.more.snapshots += 1;
+        self.more.most_threads = self.more.most_threads.max(snapshot.threads.len());
+        self.more.content.saw(snapshot);
         self.latest = Some(line.clone());
         self.is_unbroken = true;
         self.time_ns = snapshot.time_ns;

@@ -6,6 +6,7 @@ use numaherd_herd::Guard;
 use numaherd_topology::NodeId;
 use serde::{Serialize, Serializer};
 
+use super::Content;
 use crate::words::cut;
 
 /// The most rules that are counted each; further ones are counted as [`OTHER_RULES`].
@@ -27,6 +28,15 @@ pub const NO_GROUP: &str = "no group";
 /// Sums since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sums {
+    /// Snapshots read: with a quick cadence fewer than there were intervals.
+    #[serde(skip)]
+    pub snapshots: u64,
+    /// Most threads in a snapshot.
+    #[serde(skip)]
+    pub most_threads: usize,
+    /// Which signals the snapshots hold.
+    #[serde(skip)]
+    pub content: Content,
     /// Ledger lines read.
     pub lines: u64,
     /// Ledger lines dropped before they were read.

@@ -5,10 +5,11 @@ use numaherd_topology::CpuId;
 use numaherd_world::{Signal, SignalReport, SignalState};
 
 use super::super::{
-    Content, Lacking, Missing, Moment, Pair, ProcessEffect, Recorded, Replayable, ThreadEffect,
-    Unpaged, recorded,
+    Lacking, Missing, Moment, Pair, ProcessEffect, Recorded, Replayable, ThreadEffect, Unpaged,
+    recorded,
 };
 use super::*;
+use crate::run::{Content, RunModel};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -249,8 +250,10 @@ fn a_recording_says_what_it_can_be_replayed_with() {
             remedy: "another processor".to_owned(),
         },
     }];
-    let length = (600, 600 * SECOND_NS);
-    let found = Recorded::of(length, content, 3_500_000, &wants, &signals);
+    let mut run = RunModel::new();
+    (run.totals.intervals, run.totals.duration_ns) = (600, 600 * SECOND_NS);
+    run.more.content = content;
+    let found = Recorded::of(&run, 3_500_000, &wants, &signals);
     let not = |policy: &str, lacks: &str, pages: &[&str]| Replayable {
         policy: policy.to_owned(),
         lacks: vec![lacks.to_owned()],

@@ -28,7 +28,7 @@ pub struct Content {
 
 impl Content {
     /// Looks at one more snapshot.
-    pub fn saw(&mut self, snapshot: &Snapshot) {
+    pub(super) fn saw(&mut self, snapshot: &Snapshot) {
         self.threads += snapshot.threads.len() as u64;
         for thread in snapshot.threads.iter().filter(|t| t.cpu_share > 0.0) {
             self.ran += 1;
@@ -70,14 +70,14 @@ impl Content {
 
     /// Which of the signals that a placement goes by are not there. Where it goes by who shares pages, the
     /// accesses that this is found out from are its paging's affair.
-    pub(super) fn lacks(&self, wants: &Wants) -> Vec<Signal> {
+    pub(crate) fn lacks(&self, wants: &Wants) -> Vec<Signal> {
         let of_paging = |signal| wants.sharing && is_single_accesses(signal);
         let is_lacking = |signal: &Signal| !of_paging(*signal) && !self.holds(*signal);
         wants.placement.iter().copied().filter(is_lacking).collect()
     }
 
     /// Those by their names, who shares pages among them.
-    pub(super) fn lacks_by_name(&self, wants: &Wants) -> Vec<String> {
+    pub(crate) fn lacks_by_name(&self, wants: &Wants) -> Vec<String> {
         let unshared = wants.sharing && self.sharing == 0;
         let unshared = unshared.then_some("which threads share pages");
         let lacks = self.lacks(wants);
@@ -92,7 +92,7 @@ impl Content {
 }
 
 /// Whether a signal is single accesses, which no ledger holds.
-pub(super) fn is_single_accesses(signal: Signal) -> bool {
+pub(crate) fn is_single_accesses(signal: Signal) -> bool {
     matches!(
         signal,
         Signal::MemorySamples | Signal::TlbMisses | Signal::HintFaults
