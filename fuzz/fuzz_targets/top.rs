@@ -25,7 +25,7 @@ numaherd_fuzz::target!(|input: &[u8]| {
     };
     let ledger = Ledger::of(reader);
     let lines: Vec<Arc<Line>> = ledger.lines.into_iter().map(Arc::new).collect();
-    let mut top = Top::new(Timeline::new(), "fuzz.ledger", false, Look::default());
+    let mut top = Top::new(Timeline::new(), "fuzz.ledger", Look::default());
     lines.iter().for_each(|line| top.take(line));
     let mut again = |place: u64| lines.get(usize::try_from(place).ok()?).cloned();
     let keys = keys.get(1..).unwrap_or_default();

@@ -31,4 +31,4 @@ pub use journal::Journal;
 pub use ledger::{Line, Record};
 pub use run::Herd;
 pub use settings::{AffinityScope, GroupLimits, Limits, Settings, Steal, StealWhen, Worse};
-pub use summary::{Ending, LostSums, Summary, Totals};
+pub use summary::{CountSums, Ending, LostSums, Summary, Totals};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_policy::losses::{Basis, Estimate, Losses, Range};
-use numaherd_world::{PageFailure, Snapshot};
+use numaherd_world::{Counts, PageFailure, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::governor::{Guard, Refusal};
@@ -57,21 +57,9 @@ pub struct Totals {
     pub pages_moved: u64,
     /// Pages that were to move and did not, by the kernel's reason.
     pub pages_failed: BTreeMap<PageFailure, u64>,
-    /// Instructions of all threads, where counted.
-    pub instructions: u64,
-    /// Cache lines fetched from memory by all threads, where counted.
-    pub lines: u64,
-    /// Of the lines whose node was counted, those from the core's own node.
-    pub local: u64,
-    /// Of the lines whose node was counted, those from other nodes.
-    pub remote: u64,
-    /// Cycles in which requests to the uncore were outstanding, of all threads, where both this and
-    /// the requests were counted.
-    #[serde(default)]
-    pub uncore_busy_cycles: u64,
-    /// Such requests.
-    #[serde(default)]
-    pub uncore_requests: u64,
+    /// What was counted of all threads; in the ledger, members of the same object.
+    #[serde(flatten)]
+    pub counted: CountSums,
     /// Plan entries refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
     /// Lost cores, by what they are estimated from; while nothing is busy, and where nothing is known, nothing is
@@ -80,6 +68,25 @@ pub struct Totals {
     pub lost: BTreeMap<Basis, LostSums>,
     /// Affinities given back at the end; `None` where the ledger does not say.
     pub restored: Option<u64>,
+}
+
+/// Sums of what was counted of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountSums {
+    /// Instructions, where counted.
+    pub instructions: u64,
+    /// Cache lines fetched from memory, where counted.
+    pub lines: u64,
+    /// Of the lines whose node was counted, those from the core's own node.
+    pub local: u64,
+    /// Of the lines whose node was counted, those from other nodes.
+    pub remote: u64,
+    /// Cycles in which requests to the uncore were outstanding, where both this and the requests were counted.
+    #[serde(default)]
+    pub uncore_busy_cycles: u64,
+    /// Such requests.
+    #[serde(default)]
+    pub uncore_requests: u64,
 }
 
 /// Lost cores, summed over time.
@@ -126,10 +133,40 @@ impl Summary {
     }
 }
 
-impl Totals {
+impl CountSums {
+    /// Adds what was counted of a thread in an interval.
+    pub fn add_counts(&mut self, counts: &Counts) {
+        add(&mut self.instructions, counts.instructions);
+        add(&mut self.lines, counts.lines);
+        if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
+            add(&mut self.local, local);
+            add(&mut self.remote, remote);
+        }
+        let uncore = counts.uncore_busy_cycles.zip(counts.uncore_requests);
+        if let Some((busy, requests)) = uncore {
+            add(&mut self.uncore_busy_cycles, busy);
+            add(&mut self.uncore_requests, requests);
+        }
+    }
+
+    /// Adds other sums.
+    pub fn add(&mut self, other: &Self) {
+        add(&mut self.instructions, other.instructions);
+        add(&mut self.lines, other.lines);
+        add(&mut self.local, other.local);
+        add(&mut self.remote, other.remote);
+        add(&mut self.uncore_busy_cycles, other.uncore_busy_cycles);
+        add(&mut self.uncore_requests, other.uncore_requests);
+    }
+
+    /// Lines whose node was counted.
+    pub fn known_lines(&self) -> u64 {
+        self.local.saturating_add(self.remote)
+    }
+
     /// Share of lines that came from the core's own node; `None` where that was not counted.
     pub fn local_access_ratio(&self) -> Option<f64> {
-        let all = self.local.saturating_add(self.remote);
+        let all = self.known_lines();
         (all > 0).then(|| self.local as f64 / all as f64)
     }
 
@@ -138,28 +175,20 @@ impl Totals {
         (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
     }
 
-    /// Cycles per request to the uncore, over all threads; `None` where that was not counted.
+    /// Cycles per request to the uncore (BRM §3.1); `None` where that was not counted.
     pub fn uncore_penalty(&self) -> Option<f64> {
         let (busy, requests) = (self.uncore_busy_cycles, self.uncore_requests);
         (requests > 0).then(|| busy as f64 / requests as f64)
     }
+}
 
+impl Totals {
     /// Adds a snapshot, which stands for so many intervals.
     pub fn add_snapshot(&mut self, snapshot: &Snapshot, intervals: u64) {
         add(&mut self.intervals, intervals);
         self.duration_ns = snapshot.time_ns;
         for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
-            add(&mut self.instructions, counts.instructions);
-            add(&mut self.lines, counts.lines);
-            if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
-                add(&mut self.local, local);
-                add(&mut self.remote, remote);
-            }
-            let uncore = counts.uncore_busy_cycles.zip(counts.uncore_requests);
-            if let Some((busy, requests)) = uncore {
-                add(&mut self.uncore_busy_cycles, busy);
-                add(&mut self.uncore_requests, requests);
-            }
+            self.counted.add_counts(counts);
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use numaherd_world::{Counts, Signal, SignalReport};
 
 use crate::counters::Reading;
-use crate::events::{CounterSet, Event, EventTable, Machine, Role};
+use crate::events::{AppliesTo, CounterSet, Event, EventTable, Role};
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, Kernel, flag};
 use crate::perf_errors::{Reasons, Refusal};
@@ -135,7 +135,7 @@ pub(crate) fn sets_of<'t>(
     processor: &Processor,
 ) -> impl Iterator<Item = &'t Arc<CounterSet>> {
     table.sets().iter().filter(|set| match &set.machine {
-        Machine::Pmu(name) => Pmu::find(root, name).is_some(),
+        AppliesTo::Pmu(name) => Pmu::find(root, name).is_some(),
         machine => machine.is(processor),
     })
 }

@@ -111,7 +111,7 @@ pub(crate) enum Maker {
 
 /// Where a set applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Machine {
+pub(crate) enum AppliesTo {
     /// Where this PMU is in sysfs.
     Pmu(String),
     /// These models or parts of a maker.
@@ -123,7 +123,7 @@ pub(crate) enum Machine {
     Any,
 }
 
-impl Machine {
+impl AppliesTo {
     /// Whether a processor is of it; a PMU is not asked for.
     pub(crate) fn is(&self, processor: &Processor) -> bool {
         let (maker, models) = match self {
@@ -189,7 +189,7 @@ impl fmt::Display for Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CounterSet {
     pub(crate) name: String,
-    pub(crate) machine: Machine,
+    pub(crate) machine: AppliesTo,
     pub(crate) source: String,
     /// Its events, in the order in which they are opened: instructions, lines, prefetches, local or
     /// both, remote, cycles, busy cycles, requests.

@@ -8,10 +8,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::ProcessId;
 
 use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Hold, Kernel, Mapped};
+use crate::kernel::{Attribute, Errno, Kernel, Mapped};
 use crate::proc::cpuinfo::Processor;
 use crate::stop::Stop;
 
@@ -206,18 +205,6 @@ impl Kernel for FakeKernel {
 
     fn born(&self, tid: u32) -> Option<u64> {
         self.with(|state| state.threads.get(&tid).map(|(born, _)| *born))
-    }
-
-    fn hold(&self, process: ProcessId) -> Result<Option<Hold>, Errno> {
-        let same = self.born(process.pid) == Some(process.born);
-        Ok(same.then_some(Hold {
-            process,
-            descriptor: None,
-        }))
-    }
-
-    fn is_alive(&self, hold: &Hold) -> bool {
-        self.born(hold.process.pid) == Some(hold.process.born)
     }
 
     fn where_are(&self, pid: u32, addresses: &[u64], status: &mut [i32]) -> Result<(), Errno> {

@@ -30,7 +30,7 @@ const SCHEMA: u32 = 1;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     #[serde(rename = "numaherd-doctor")]
     schema: u32,
     accuracy: Accuracy,
@@ -92,7 +92,7 @@ pub fn doctor(options: &Doctor) -> Result<ExitCode> {
     })
 }
 
-fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
+fn report(root: &Path, events: Option<&Path>) -> Result<DoctorReport> {
     let topology = sysfs::read(root).or_exit(Exit::Usage)?;
     let events = event_table(events)?;
     let machine = numaherd_host::doctor(root, &topology, &events);
@@ -108,7 +108,7 @@ fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
         Err(why) => Looked::NotSeen(why),
     };
     let installation = installation::look(root, |name| lacks(name, &machine), policy);
-    Ok(Report {
+    Ok(DoctorReport {
         schema: SCHEMA,
         accuracy: Accuracy {
             level,
@@ -180,7 +180,7 @@ pub fn event_table(path: Option<&Path>) -> Result<EventTable> {
     Ok(own.before(EventTable::built_in()))
 }
 
-fn text(report: &Report) -> Shown {
+fn text(report: &DoctorReport) -> Shown {
     let machine = &report.machine;
     let unknown = "unknown";
     let or_unknown = |text: &str| if text.is_empty() { unknown } else { text }.to_owned();

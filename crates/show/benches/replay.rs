@@ -65,7 +65,7 @@ fn replay(path: &Path, policies: &[&str], basis: Basis) -> String {
             Candidate::new(policy.expect("a policy"), &settings, &topology, basis)
         })
         .collect();
-    let mut comparison = Comparison::new(candidates.len(), basis, false);
+    let mut comparison = Comparison::new(candidates.len(), basis);
     for interval in &mut recording {
         let decided: Vec<_> = candidates
             .iter_mut()

@@ -117,7 +117,7 @@ fn redraw<'l>(
     tab: Tab,
     column: &str,
 ) -> impl FnMut() + 'l {
-    let mut top = Top::new(Timeline::new(), "the bench", true, Look::default());
+    let mut top = Top::new(Timeline::new(), "the bench", Look::default()).growing();
     let begins = first_line(Record::Start(start(topology, "dino")));
     top.take(&Arc::new(begins));
     top.show_tab(tab);

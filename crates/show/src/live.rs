@@ -112,9 +112,9 @@ impl Live {
             true => &since.work,
             false => &self.run.work,
         };
-        let local = work.local_access_ratio();
+        let local = work.counted.local_access_ratio();
         parts.extend(local.map(|local| format!("{} local", percent(local))));
-        let penalty = work.uncore_penalty();
+        let penalty = work.counted.uncore_penalty();
         parts.extend(penalty.map(|cycles| format!("uncore penalty {} cycles", short(cycles))));
         parts.extend(self.run.losses.as_ref().and_then(losses::brief));
         Some(parts.join("; "))

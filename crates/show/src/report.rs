@@ -86,14 +86,14 @@ impl Run {
 
     /// Lines fetched from memory per 1000 instructions, of the whole run where its end says so.
     fn miss_rate(&self) -> Option<f64> {
-        let seen = || self.charts.seen.as_ref()?.all.miss_rate();
-        self.model.totals.miss_rate().or_else(seen)
+        let seen = || self.charts.seen.as_ref()?.all.counted.miss_rate();
+        self.model.totals.counted.miss_rate().or_else(seen)
     }
 
     /// Share of lines that came from the core's own node, of the whole run where its end says so.
     fn local_access_ratio(&self) -> Option<f64> {
-        let seen = || self.charts.seen.as_ref()?.all.local_access_ratio();
-        self.model.totals.local_access_ratio().or_else(seen)
+        let seen = || self.charts.seen.as_ref()?.all.counted.local_access_ratio();
+        self.model.totals.counted.local_access_ratio().or_else(seen)
     }
 
     /// The processes, those that used most CPU time first.

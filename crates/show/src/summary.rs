@@ -162,19 +162,19 @@ fn why_a_page(failure: PageFailure) -> &'static str {
 
 fn measured(totals: &Totals) -> Option<String> {
     let mut parts = Vec::new();
-    if let Some(rate) = totals.miss_rate() {
+    if let Some(rate) = totals.counted.miss_rate() {
         parts.push(format!(
             "{} cache lines per 1000 instructions came from memory",
             misses(rate)
         ));
-        if let Some(local) = totals.local_access_ratio() {
+        if let Some(local) = totals.counted.local_access_ratio() {
             parts.push(format!(
                 "{} of those whose node was counted were local",
                 percent(local)
             ));
         }
     }
-    if let Some(penalty) = totals.uncore_penalty() {
+    if let Some(penalty) = totals.counted.uncore_penalty() {
         parts.push(format!(
             "the uncore penalty was {} cycles per request",
             short(penalty)

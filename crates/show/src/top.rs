@@ -101,14 +101,14 @@ struct Ordered {
 }
 
 impl Top {
-    /// A run that comes from `source` (for people), of which lines may still come if it `grows`.
-    pub fn new(timeline: Timeline, source: &str, grows: bool, look: Look) -> Self {
+    /// A run that comes from `source` (for people).
+    pub fn new(timeline: Timeline, source: &str, look: Look) -> Self {
         Self {
             timeline,
             ui: Ui::default(),
             look,
             source: source.to_owned(),
-            grows,
+            grows: false,
             said: None,
             bad: false,
             playing: None,
@@ -119,6 +119,15 @@ impl Top {
             order: Vec::new(),
             ordered: None,
             version: 0,
+        }
+    }
+
+    /// The same of a run of which lines may still come.
+    #[must_use]
+    pub fn growing(self) -> Self {
+        Self {
+            grows: true,
+            ..self
         }
     }
 

@@ -93,7 +93,12 @@ impl Holdings {
     }
 
     /// What will be held of a thread once it is given `mask`.
-    pub fn to_be_held(&self, thread: &Thread, mask: Arc<CpuSet>, machine: &Machine<'_>) -> Held {
+    pub fn to_be_held(
+        &self,
+        thread: &Thread,
+        mask: Arc<CpuSet>,
+        machine: &MachineCpus<'_>,
+    ) -> Held {
         let (found, back) = match self.threads.get(&thread.id) {
             Some(held) => (held.found.clone(), held.back.clone()),
             None if is_whole(thread, machine.online) => {
@@ -222,7 +227,7 @@ pub(crate) fn is_first(thread: ThreadId, process: ProcessId) -> bool {
 
 /// What of the machine counts for ownership.
 #[derive(Clone, Debug)]
-pub struct Machine<'a> {
+pub struct MachineCpus<'a> {
     /// The CPUs that are online now.
     pub online: &'a CpuSet,
     /// All CPUs, offline ones included.

@@ -24,7 +24,7 @@ use numaherd_world::{
 };
 
 use super::bounce::{BounceLimit, Bounces};
-use super::ownership::{Held, Holdings, Machine, Owner, all_cpus, is_first};
+use super::ownership::{Held, Holdings, MachineCpus, Owner, all_cpus, is_first};
 use super::worse::Judge;
 use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
 use crate::settings::{AffinityScope, Limits};
@@ -402,7 +402,7 @@ impl ThreadGovernor {
         mask: Arc<CpuSet>,
         cause: Cause,
     ) -> Change {
-        let machine = Machine {
+        let machine = MachineCpus {
             online: &snapshot.online,
             all: self.all.clone(),
         };

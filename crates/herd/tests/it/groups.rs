@@ -8,11 +8,12 @@ use numaherd_herd::governor::{Guard, ThreadGovernor};
 use numaherd_herd::{AffinityScope, GroupLimits, Herd, Limits, Record, Settings};
 use numaherd_policy::Policy;
 use numaherd_policy::groups::{Member, Policies};
-use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Snapshot, Unmanaged};
+use numaherd_world::{Placement, Snapshot, Unmanaged};
 
 use crate::fake::{
     Fake, Quick, cpus, everyone_to, machine, place, plan_of, policy, snapshot, thread,
 };
+use crate::threads::carry_out;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -146,22 +147,7 @@ fn bounced(limits: &Limits) -> (Vec<Guard>, Vec<Guard>) {
             };
             of.push(refusal.guard);
         }
-        let outcomes: Vec<AffinityOutcome> = governed
-            .changes
-            .iter()
-            .map(|change| AffinityOutcome {
-                thread: change.order.thread,
-                result: AffinityResult::Done,
-            })
-            .collect();
-        for change in &governed.changes {
-            let thread = threads.iter_mut().find(|t| t.id == change.order.thread);
-            let thread = thread.unwrap();
-            thread.affinity = change.order.cpus.clone();
-            thread.assigned = change.order.core;
-            thread.cpu = change.order.core.unwrap();
-        }
-        governor.carried_out(seen.time_ns, &governed.changes, &outcomes);
+        carry_out(&mut governor, &seen, &governed, &mut threads);
     }
     refused
 }

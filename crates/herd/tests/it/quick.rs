@@ -87,11 +87,11 @@ fn what_lies_between_two_records_is_in_the_later_one() {
     };
     assert_eq!(
         sum(|t| t.counts.unwrap().instructions),
-        summary.totals.instructions
+        summary.totals.counted.instructions
     );
     assert_eq!(
         sum(|t| t.counts.unwrap().uncore_busy_cycles.unwrap()),
-        summary.totals.uncore_busy_cycles
+        summary.totals.counted.uncore_busy_cycles
     );
     let second = &snapshots(&records)[1].threads[0];
     assert!((second.cpu_share - 0.5).abs() < 1e-9, "the mean");
@@ -163,7 +163,7 @@ fn where_there_is_too_much_to_record_decisions_are_recorded_without_what_was_see
     let instructions = seen.iter().flat_map(|s| &s.threads);
     let instructions: u64 = instructions.map(|t| t.counts.unwrap().instructions).sum();
     assert_eq!(
-        instructions, summary.totals.instructions,
+        instructions, summary.totals.counted.instructions,
         "nothing counted is lost"
     );
     let lengths: u64 = seen.iter().map(|s| s.interval_ns).sum();

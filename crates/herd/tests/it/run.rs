@@ -58,8 +58,8 @@ fn threads_move_and_are_given_back_at_the_end() {
     assert_eq!(summary.totals.restored, Some(3));
     assert_eq!(summary.totals.intervals, 5);
     assert_eq!(summary.totals.duration_ns, 4_500_000_000);
-    assert_eq!(summary.totals.local_access_ratio(), Some(0.75));
-    assert_eq!(summary.totals.miss_rate(), Some(1.0));
+    assert_eq!(summary.totals.counted.local_access_ratio(), Some(0.75));
+    assert_eq!(summary.totals.counted.miss_rate(), Some(1.0));
     assert_eq!(world.masks(), found);
     let masks = &world.applied[0].affinities;
     assert!(masks.iter().all(|order| *order.cpus == cpus("4-7")));

@@ -14,7 +14,7 @@ use super::walk::Walk;
 use super::{Finding, Verdict};
 use crate::counters;
 use crate::event_choice::{Choice, Group, attribute, sets_of};
-use crate::events::{CounterSet, Event, EventTable, Machine, Maker, Role};
+use crate::events::{AppliesTo, CounterSet, Event, EventTable, Maker, Role};
 use crate::files::Root;
 use crate::kernel::{Errno, Kernel};
 use crate::perf_errors::Reasons;
@@ -90,15 +90,15 @@ fn because(set: &CounterSet, processor: &Processor) -> String {
         ..
     } = processor;
     match &set.machine {
-        Machine::Pmu(name) => format!("the machine has a PMU {name:?}"),
-        Machine::Models { maker, .. } => match maker {
+        AppliesTo::Pmu(name) => format!("the machine has a PMU {name:?}"),
+        AppliesTo::Models { maker, .. } => match maker {
             Maker::X86 { vendor, .. } => format!("{vendor} family {family:#x}, model {model:#x}"),
             Maker::Arm { implementer } => {
                 format!("Arm implementer {implementer:#x}, part {part:#x}")
             }
         },
-        Machine::Any if vendor.is_empty() => "the processor is not known".to_owned(),
-        Machine::Any => format!("no set is for {vendor} family {family:#x}, model {model:#x}"),
+        AppliesTo::Any if vendor.is_empty() => "the processor is not known".to_owned(),
+        AppliesTo::Any => format!("no set is for {vendor} family {family:#x}, model {model:#x}"),
     }
 }
 

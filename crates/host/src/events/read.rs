@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use numaherd_files::{Document, FileError};
 use serde::Deserialize;
 
-use super::{CounterSet, Event, Machine, Maker, Role, kernel};
+use super::{AppliesTo, CounterSet, Event, Maker, Role, kernel};
 use crate::perf_errors::Refusal;
 
 /// `PERF_TYPE_RAW`.
@@ -176,13 +176,13 @@ fn checked(file: FileTable) -> Result<Vec<CounterSet>, Wrong> {
 }
 
 /// What two sets of one file both apply to, so that the second would never be used.
-fn in_common(first: &Machine, second: &Machine) -> Option<String> {
+fn in_common(first: &AppliesTo, second: &AppliesTo) -> Option<String> {
     match (first, second) {
-        (Machine::Any, _) => Some("every machine".to_owned()),
-        (Machine::Pmu(a), Machine::Pmu(b)) => (a == b).then(|| format!("PMU {a}")),
+        (AppliesTo::Any, _) => Some("every machine".to_owned()),
+        (AppliesTo::Pmu(a), AppliesTo::Pmu(b)) => (a == b).then(|| format!("PMU {a}")),
         (
-            Machine::Models { maker, models },
-            Machine::Models {
+            AppliesTo::Models { maker, models },
+            AppliesTo::Models {
                 maker: other,
                 models: others,
             },
@@ -292,7 +292,7 @@ fn fit_together(events: &[(Role, Event)]) -> Result<(), String> {
     Ok(())
 }
 
-fn machine(table: &SetTable, key: &str) -> Result<Machine, Wrong> {
+fn machine(table: &SetTable, key: &str) -> Result<AppliesTo, Wrong> {
     let (vendor, family, models) = (&table.vendor, table.family, &table.models);
     let (implementer, parts) = (table.implementer, &table.parts);
     let is_x86 = vendor.is_some() || family.is_some() || models.is_some();
@@ -312,8 +312,8 @@ fn machine(table: &SetTable, key: &str) -> Result<Machine, Wrong> {
                 "an Arm processor is identified by implementer and parts",
             ),
         },
-        (false, false, Some(FileName(pmu)), None) => Ok(Machine::Pmu(pmu.clone())),
-        (false, false, None, Some(true)) => Ok(Machine::Any),
+        (false, false, Some(FileName(pmu)), None) => Ok(AppliesTo::Pmu(pmu.clone())),
+        (false, false, None, Some(true)) => Ok(AppliesTo::Any),
         (false, false, None, Some(false)) => {
             let why = "either everywhere, or name the machine";
             wrong(format!("{key}.everywhere"), why)
@@ -326,7 +326,7 @@ fn machine(table: &SetTable, key: &str) -> Result<Machine, Wrong> {
     }
 }
 
-fn x86(vendor: &str, family: u32, models: &[Models], key: &str) -> Result<Machine, Wrong> {
+fn x86(vendor: &str, family: u32, models: &[Models], key: &str) -> Result<AppliesTo, Wrong> {
     if Layout::of_vendor(vendor).is_none() {
         let why = format!(
             "codes of {vendor:?} are not known here; they are of GenuineIntel, AuthenticAMD and \
@@ -347,7 +347,7 @@ fn x86(vendor: &str, family: u32, models: &[Models], key: &str) -> Result<Machin
         }
     };
     let models: Result<Vec<RangeInclusive<u32>>, Wrong> = models.iter().map(range).collect();
-    Ok(Machine::Models {
+    Ok(AppliesTo::Models {
         maker: Maker::X86 {
             vendor: vendor.to_owned(),
             family,
@@ -356,7 +356,7 @@ fn x86(vendor: &str, family: u32, models: &[Models], key: &str) -> Result<Machin
     })
 }
 
-fn arm(implementer: u32, parts: &[u32], key: &str) -> Result<Machine, Wrong> {
+fn arm(implementer: u32, parts: &[u32], key: &str) -> Result<AppliesTo, Wrong> {
     if implementer > 0xff {
         return wrong(format!("{key}.implementer"), "implementers are 0 to 0xff");
     }
@@ -365,7 +365,7 @@ fn arm(implementer: u32, parts: &[u32], key: &str) -> Result<Machine, Wrong> {
         let why = format!("parts are 0 to 0xfff, one to {MOST_MODELS} of them");
         return wrong(format!("{key}.parts"), why);
     }
-    Ok(Machine::Models {
+    Ok(AppliesTo::Models {
         maker: Maker::Arm { implementer },
         models: parts.iter().map(|&part| part..=part).collect(),
     })
@@ -382,7 +382,7 @@ fn kernels(name: &str) -> Option<Event> {
     })
 }
 
-fn event_of(table: EventTable, key: &str, machine: &Machine) -> Result<Event, Wrong> {
+fn event_of(table: EventTable, key: &str, machine: &AppliesTo) -> Result<Event, Wrong> {
     let name = table.name.as_ref().map(|Text(name)| name.as_str());
     let is_code = table.has_masks() || table.config1.is_some() || table.counters.is_some();
     match (&table.kernel, &table.pmu, table.event, name) {
@@ -438,13 +438,13 @@ impl Layout {
         }
     }
 
-    fn of_machine(machine: &Machine) -> Option<Self> {
+    fn of_machine(machine: &AppliesTo) -> Option<Self> {
         match machine {
-            Machine::Models { maker, .. } => match maker {
+            AppliesTo::Models { maker, .. } => match maker {
                 Maker::X86 { vendor, .. } => Self::of_vendor(vendor),
                 Maker::Arm { .. } => Some(Self::Arm),
             },
-            Machine::Pmu(_) | Machine::Any => None,
+            AppliesTo::Pmu(_) | AppliesTo::Any => None,
         }
     }
 
@@ -464,7 +464,7 @@ fn coded(
     event: u64,
     name: Option<&str>,
     key: &str,
-    machine: &Machine,
+    machine: &AppliesTo,
 ) -> Result<Event, Wrong> {
     let Some(layout) = Layout::of_machine(machine) else {
         let why = "codes are of one kind of processor: name it with vendor, family and models, or \

@@ -50,7 +50,7 @@ fn the_built_in_sets_are_one_of_its_own_for_each_machine_and_one_for_the_rest() 
     let all: String = FILES.iter().map(|(_, text)| *text).collect();
     assert_eq!(parse(&all).unwrap(), *EventTable::built_in());
     let last = EventTable::built_in().sets().last().unwrap();
-    assert_eq!(last.machine, Machine::Any);
+    assert_eq!(last.machine, AppliesTo::Any);
 }
 
 /// An event as the kernel is asked for it.

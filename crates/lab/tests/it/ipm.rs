@@ -4,13 +4,13 @@
 //! These need `make setup` and the plugin (`cargo build --profile lab -p numaherd-lab-plugin`).
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process;
 use std::time::Duration;
 
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Ending, RunOptions};
 use numaherd_topology::Machine;
+
+use crate::programs;
 
 /// Pages of an array: twice what a TLB of the preset holds.
 const PAGES: u64 = 1024;
@@ -32,18 +32,6 @@ fn options() -> RunOptions {
         ..IpmConfig::of_paper()
     });
     options
-}
-
-fn build(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let status = process::Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .args([&program, &source])
-        .status()
-        .expect("gcc is installed; run `make setup`");
-    assert!(status.success());
-    program
 }
 
 /// Lines that begin with a word, as the numbers after it.
@@ -81,7 +69,7 @@ fn who_shares_pages_and_where_they_belong_is_told_until_they_are_there() {
     guest
         .start_model()
         .unwrap_or_else(|error| panic!("{error}"));
-    let program = build("share").display().to_string();
+    let program = programs::build("share", "share").display().to_string();
     // Two threads on node 1 share the first array, two on node 0 have one for each.
     let words = format!("{program} {PAGES} 20 1 1 2 2 4 0 5 0");
     let command = Command::inherited(words.split(' ')).expect("here");

@@ -4,6 +4,7 @@ mod ends;
 mod guest;
 mod ipm;
 mod modelled;
+mod programs;
 mod record;
 mod uncore;
 mod walked;

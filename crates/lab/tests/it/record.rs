@@ -5,8 +5,6 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process;
 use std::time::Duration;
 
 use numaherd_lab_launcher::error::Cause;
@@ -14,24 +12,10 @@ use numaherd_lab_launcher::{Command, Ending, Error, RecordOptions, Recorded, Run
 use numaherd_topology::Machine;
 use numaherd_trace::{Event, Kind, Trace};
 
+use crate::programs::{build, temporary};
+
 /// Bytes of a cache line, as the program walks.
 const LINE: u64 = 64;
-
-fn temporary(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-fn build(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-    let program = temporary(name);
-    let status = process::Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .args([&program, &source])
-        .status()
-        .expect("gcc is installed; run `make setup`");
-    assert!(status.success());
-    program
-}
 
 /// What a command wrote, and whether it wrote anything yet.
 struct Said<'a>(Vec<u8>, &'a Cell<bool>);
@@ -86,7 +70,7 @@ fn events(trace: &Trace, thread: u32) -> Vec<Event> {
 #[test]
 fn a_known_loop_is_recorded_access_by_access() {
     let (rounds, lines) = (20, 50_000);
-    let program = build("known");
+    let program = build("known", "known");
     let words = [
         &program.display().to_string(),
         &rounds.to_string(),

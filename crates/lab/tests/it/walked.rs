@@ -1,10 +1,11 @@
 //! A guest with a model, and the program that walks through its memory (`programs/walk.c`).
 
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::PathBuf;
 
 use numaherd_lab_launcher::{Guest, KernelFiles, Options, machine};
 use numaherd_topology::Machine;
+
+use crate::programs;
 
 /// The preset `lab-4x2` without its prefetcher, which would fetch some lines of a random walk by chance.
 pub fn square() -> Machine {
@@ -27,16 +28,7 @@ pub fn boot(machine: &Machine) -> Guest {
     start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Compiles the walk, under a name of its own, with the compiler that `make setup` also needs for the
-/// PMU module.
+/// Compiles the walk, under a name of its own.
 pub fn build(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/walk.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let status = process::Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .args([&program, &source])
-        .status()
-        .expect("gcc is installed; run `make setup`");
-    assert!(status.success());
-    program
+    programs::build("walk", name)
 }

@@ -50,20 +50,3 @@ pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
         workloads: workloads::all(effort)?,
     }])
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use numaherd_experiment::claims::{Claims, Paper};
-
-    #[test]
-    fn every_claim_has_a_figure_and_every_figure_a_claim() {
-        let effort = Effort {
-            runs: 1,
-            ..Effort::QUICK
-        };
-        let claims = Claims::built_in(Paper::Brm).unwrap();
-        let lines = claims.judge(&measure(&effort).unwrap()).unwrap();
-        assert!(lines.iter().all(|line| line.ours.is_some()));
-    }
-}

@@ -125,23 +125,3 @@ impl Class {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use numaherd_experiment::claims::{Claims, Paper};
-
-    #[test]
-    fn every_claim_has_a_figure_and_every_figure_a_claim() {
-        let folder = tempfile::tempdir().unwrap();
-        let traces = super::super::traces::made::all(folder.path());
-        let effort = Effort {
-            runs: 1,
-            hour_s: 60.0,
-        };
-        let measured = measure(&effort, &traces).unwrap();
-        let claims = Claims::built_in(Paper::Dino).unwrap();
-        let lines = claims.judge(&measured).unwrap();
-        assert_eq!(lines.len(), claims.claims.len());
-    }
-}

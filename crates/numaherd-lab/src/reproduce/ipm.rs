@@ -44,18 +44,3 @@ pub fn measure(traces: &Traces) -> Result<Measured> {
     measured.append(design::measure(&setup)?);
     Ok(measured)
 }
-
-#[cfg(test)]
-mod tests {
-    use numaherd_experiment::claims::{Claims, Paper};
-
-    #[test]
-    fn every_claim_has_a_figure_and_every_figure_a_claim() {
-        let folder = tempfile::tempdir().unwrap();
-        let traces = super::super::traces::made::all(folder.path());
-        let measured = super::measure(&traces).unwrap();
-        let claims = Claims::built_in(Paper::Ipm).unwrap();
-        let lines = claims.judge(&measured).unwrap();
-        assert_eq!(lines.len(), claims.claims.len());
-    }
-}

@@ -222,6 +222,47 @@ mod tests {
     use super::*;
     use numaherd::exit;
 
+    /// Every claim of a paper has a figure, and every figure a claim.
+    fn is_judged(paper: Paper, effort: &Effort) {
+        let folder = tempfile::tempdir().unwrap();
+        traces::made::all(folder.path());
+        let measured = measure(paper, effort, folder.path()).unwrap();
+        let claims = Claims::built_in(paper).unwrap();
+        assert_eq!(measured.without_traces, None);
+        let lines = claims.judge(&measured).unwrap();
+        assert_eq!(lines.len(), claims.claims.len());
+        for (line, claim) in lines.iter().zip(&claims.claims) {
+            // In traces that were made up, there may be nothing to measure.
+            let is_known = line.ours.is_some() || claim.runs_on == RunsOn::Traces;
+            assert!(is_known, "{}", claim.id);
+        }
+    }
+
+    /// One run of so many seconds.
+    fn brief(hour_s: f64) -> Effort {
+        Effort { runs: 1, hour_s }
+    }
+
+    #[test]
+    fn each_claim_of_dino_has_a_figure_and_each_figure_a_claim() {
+        is_judged(Paper::Dino, &brief(60.0));
+    }
+
+    #[test]
+    fn each_claim_of_n_mass_has_a_figure_and_each_figure_a_claim() {
+        is_judged(Paper::NMass, &brief(30.0));
+    }
+
+    #[test]
+    fn each_claim_of_brm_has_a_figure_and_each_figure_a_claim() {
+        is_judged(Paper::Brm, &brief(Effort::QUICK.hour_s));
+    }
+
+    #[test]
+    fn each_claim_of_ipm_has_a_figure_and_each_figure_a_claim() {
+        is_judged(Paper::Ipm, &Effort::QUICK);
+    }
+
     #[test]
     fn a_claim_that_fell_ends_the_program_with_a_code_of_its_own() {
         let error = claims_fell(3);

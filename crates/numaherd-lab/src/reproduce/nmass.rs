@@ -72,20 +72,3 @@ fn profiles(testbed: &Testbed) -> Result<Vec<Profiled>> {
     };
     cpu2006().map(profile).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use numaherd_experiment::claims::{Claims, Paper};
-
-    #[test]
-    fn every_claim_has_a_figure_and_every_figure_a_claim() {
-        let effort = Effort {
-            runs: 1,
-            hour_s: 30.0,
-        };
-        let claims = Claims::built_in(Paper::NMass).unwrap();
-        let lines = claims.judge(&measure(&effort).unwrap()).unwrap();
-        assert!(lines.iter().all(|line| line.ours.is_some()));
-    }
-}

@@ -24,7 +24,7 @@ use crate::cli::Simulate;
 
 /// What `--json` gives.
 #[derive(Serialize)]
-struct Report<'a> {
+struct SimulateReport<'a> {
     /// Version of this form.
     schema: u32,
     scenario: &'a Scenario,
@@ -83,7 +83,7 @@ pub fn simulate(options: &Simulate) -> Result<()> {
     let machine = plan.hardware.topology().name();
     if let Some(path) = &options.json {
         let alone = plan.labels.iter().zip(&plan.alone_s);
-        let report = Report {
+        let report = SimulateReport {
             schema: 1,
             scenario: &scenario,
             machine,

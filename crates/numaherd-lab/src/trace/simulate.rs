@@ -20,7 +20,7 @@ use crate::cli::TraceSimulate;
 
 /// What `--json` gives.
 #[derive(Serialize)]
-struct Report {
+struct TraceReport {
     /// Version of this form.
     schema: u32,
     /// The machine that was modelled.
@@ -81,7 +81,7 @@ pub fn simulate(options: &TraceSimulate) -> Result<()> {
         .files
         .iter()
         .map(|file| play(file, &hardware, &settings, &trials));
-    let report = Report {
+    let report = TraceReport {
         schema: 1,
         machine: hardware.topology.name().to_owned(),
         seed: options.seed,
@@ -122,7 +122,7 @@ fn play(file: &Path, hardware: &Hardware, settings: &Settings, trials: &Trials) 
     })
 }
 
-fn shown(report: &Report) -> String {
+fn shown(report: &TraceReport) -> String {
     let times = |count: u32, what: &str| match count {
         1 => format!("{what} once"),
         _ => format!("{what} {count} times"),

@@ -76,7 +76,10 @@ fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
         Figures::Known(hardware) => Ok(Predictor::new(*hardware, programs, candidates.len())),
         Figures::Unknown(why) => Err(why),
     };
-    let mut comparison = Comparison::new(candidates.len(), basis, options.decisions);
+    let mut comparison = Comparison::new(candidates.len(), basis);
+    if options.decisions {
+        comparison = comparison.with_decisions();
+    }
     for interval in &mut recording {
         let decided: Vec<_> = candidates
             .iter_mut()

@@ -242,9 +242,9 @@ impl<'a> Printed<'a> {
     fn of(summary: &'a Summary) -> Self {
         Self {
             summary,
-            local_access_ratio: summary.totals.local_access_ratio(),
-            misses_per_1000_instructions: summary.totals.miss_rate(),
-            uncore_penalty: summary.totals.uncore_penalty(),
+            local_access_ratio: summary.totals.counted.local_access_ratio(),
+            misses_per_1000_instructions: summary.totals.counted.miss_rate(),
+            uncore_penalty: summary.totals.counted.uncore_penalty(),
         }
     }
 }

@@ -50,7 +50,10 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
         Timeline::keeping()
     };
     let look = look(options);
-    let mut top = Top::new(timeline, source.name(), source.grows(), look);
+    let mut top = Top::new(timeline, source.name(), look);
+    if source.grows() {
+        top = top.growing();
+    }
     chosen(options, &mut top)?;
     if is_frame {
         one_frame(options, &mut top, &mut source)?;

@@ -18,11 +18,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use numaherd_herd::ledger::{self, Design, Side, TrialEnd, TrialPlan};
-use numaherd_herd::{Change, Control, ControlError, Line, Record, Request, Summary, control};
+use numaherd_herd::{Change, Control, ControlError, Line, Request, Summary, control};
 use numaherd_policy::groups::Policies;
 use numaherd_quantity::{nanoseconds, time};
+use numaherd_show::run::RunModel;
 use numaherd_show::trial::{LEAST_PAIRS, LINUX, Trial};
-use numaherd_world::{NewPages, Signal, Snapshot};
+use numaherd_world::{NewPages, Signal};
 
 use crate::cli::{self, Run, Steering};
 use crate::config::file::steering;
@@ -51,14 +52,14 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
     let source = source(options)?;
     let plan = plan(options, &config, &source)?;
     let (news, heard) = mpsc::channel();
-    let counted = Arc::new(Mutex::new(Counted::default()));
+    let seen = Arc::new(Mutex::new(RunModel::new()));
     let (herd, requests) = control::pair();
     let conductor = Conductor {
         began: Instant::now(),
         heard,
         control: herd.named(BY),
         source,
-        counted: counted.clone(),
+        seen: seen.clone(),
         config,
         plan,
         selected: selected(options),
@@ -85,7 +86,10 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
     };
     let attached = Attached {
         watchers: vec![Box::new(move |line: &Arc<Line>| {
-            if lock(&counted).take_in(&line.record) {
+            let mut run = lock(&seen);
+            let was_empty = run.more.snapshots == 0;
+            run.take(line);
+            if was_empty && run.more.snapshots > 0 {
                 // The conductor may have given up.
                 let _ = news.send(News::First);
             }
@@ -255,65 +259,27 @@ enum News {
     Stop,
 }
 
+/// Whether instructions are counted; CPU time in seconds otherwise.
+fn counts_instructions(run: &RunModel) -> bool {
+    let signals = run.start().map_or(&[][..], |start| &start.signals[..]);
+    let mut signals = signals.iter();
+    signals.any(|report| report.signal == Signal::MissRate && report.is_measured())
+}
+
 /// What the machine has counted of the selected threads.
-#[derive(Default)]
-struct Counted {
-    /// Whether instructions are counted; CPU time in seconds otherwise.
-    is_instructions: bool,
-    snapshots: u64,
-    /// Threads in the latest snapshot, and those that may be placed.
-    threads: usize,
-    managed: usize,
-    reading: Option<Reading>,
+fn counted(run: &RunModel) -> Option<Reading> {
+    let value = match counts_instructions(run) {
+        true => run.totals.counted.instructions as f64,
+        false => run.more.cpu_s,
+    };
+    run.latest().map(|_| Reading {
+        at: Duration::from_nanos(run.time_ns),
+        value,
+    })
 }
 
-impl Counted {
-    /// Takes in a record. Says whether it was the first snapshot.
-    fn take_in(&mut self, record: &Record) -> bool {
-        match record {
-            Record::Start(start) => {
-                let counts =
-                    |signal: &&numaherd_world::SignalReport| signal.signal == Signal::MissRate;
-                self.is_instructions = start
-                    .signals
-                    .iter()
-                    .find(counts)
-                    .is_some_and(|signal| signal.is_measured());
-                false
-            }
-            Record::Snapshot(snapshot) => {
-                self.add(snapshot);
-                self.snapshots += 1;
-                self.snapshots == 1
-            }
-            _ => false,
-        }
-    }
-
-    fn add(&mut self, snapshot: &Snapshot) {
-        let threads = &snapshot.threads;
-        self.threads = threads.len();
-        self.managed = threads
-            .iter()
-            .filter(|thread| thread.unmanaged.is_none())
-            .count();
-        let counts = threads.iter().filter_map(|thread| thread.counts);
-        let done = match self.is_instructions {
-            true => counts.map(|counts| counts.instructions as f64).sum::<f64>(),
-            false => {
-                let shares = threads.iter().map(|thread| thread.cpu_share);
-                shares.sum::<f64>() * snapshot.interval_ns as f64 / 1e9
-            }
-        };
-        self.reading = Some(Reading {
-            at: Duration::from_nanos(snapshot.time_ns),
-            value: self.reading.map_or(0.0, |before| before.value) + done,
-        });
-    }
-}
-
-fn lock(counted: &Mutex<Counted>) -> std::sync::MutexGuard<'_, Counted> {
-    counted.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(run: &Mutex<RunModel>) -> std::sync::MutexGuard<'_, RunModel> {
+    run.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Conducts the trial of a running herd.
@@ -322,7 +288,7 @@ struct Conductor {
     heard: Receiver<News>,
     control: Control,
     source: Source,
-    counted: Arc<Mutex<Counted>>,
+    seen: Arc<Mutex<RunModel>>,
     config: Config,
     plan: TrialPlan,
     selected: String,
@@ -375,8 +341,9 @@ impl Conductor {
         }
         self.some_match()?;
         let (threads, managed, is_instructions) = {
-            let counted = lock(&self.counted);
-            (counted.threads, counted.managed, counted.is_instructions)
+            let run = lock(&self.seen);
+            let managed = run.now.threads - run.now.hands_off;
+            (run.now.threads, managed, counts_instructions(&run))
         };
         if self.source == Source::World && is_instructions {
             "instructions of the selected threads".clone_into(&mut self.plan.counter);
@@ -393,7 +360,7 @@ impl Conductor {
     }
 
     fn some_match(&self) -> Result<(), Halt> {
-        match lock(&self.counted).threads {
+        match lock(&self.seen).now.threads {
             0 => Err(Halt::Failed(format!(
                 "no process matches {}",
                 self.selected
@@ -462,7 +429,7 @@ impl Machine for Conductor {
             // A program that ends takes its counter along.
             Some(Err(_)) if self.heard.try_recv().is_ok() => Err(Halt::Stopped),
             Some(Err(why)) => Err(Halt::Failed(why)),
-            None => lock(&self.counted).reading.ok_or(Halt::Stopped),
+            None => counted(&lock(&self.seen)).ok_or(Halt::Stopped),
         }
     }
 }

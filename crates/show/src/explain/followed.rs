@@ -119,9 +119,9 @@ fn side(intervals: &[Interval]) -> Side {
     let all = work(intervals);
     Side {
         intervals: intervals.len() as u64,
-        miss_rate: all.miss_rate(),
-        local_access_ratio: all.local_access_ratio(),
-        uncore_penalty: all.uncore_penalty(),
+        miss_rate: all.counted.miss_rate(),
+        local_access_ratio: all.counted.local_access_ratio(),
+        uncore_penalty: all.counted.uncore_penalty(),
         instructions_per_second: all.speed(),
         slowest: speeds(intervals).reduce(f64::min),
         fastest: speeds(intervals).reduce(f64::max),

@@ -64,7 +64,8 @@ impl History for Stories {
             let track = self.threads.entry(thread.id).or_default();
             track.saw(thread, snapshot.time_ns, snapshot.interval_ns);
         }
-        self.accesses.push((run.work.local, run.work.known));
+        self.accesses
+            .push((run.work.counted.local, run.work.counted.known_lines()));
         for (process, now) in snapshot.processes.iter().zip(run.processes.iter()) {
             let track = self.processes.entry(process.id).or_default();
             track.name.clone_from(&process.name);

@@ -137,7 +137,11 @@ impl Track {
         for decision in &mut self.decisions {
             decision.followed = followed(decision, &self.intervals, &self.moved_at, around);
         }
-        let rates = || self.intervals.iter().filter_map(|i| i.work.miss_rate());
+        let rates = || {
+            self.intervals
+                .iter()
+                .filter_map(|i| i.work.counted.miss_rate())
+        };
         let mut classes = BTreeMap::new();
         for rate in rates() {
             *classes.entry(ClassRule::PAPER.class_of(rate)).or_default() += 1;
@@ -192,7 +196,7 @@ fn range(intervals: &[Interval], rates: impl Iterator<Item = f64>) -> Option<Ran
     }
     Some(Range {
         min,
-        mean: work(intervals).miss_rate()?,
+        mean: work(intervals).counted.miss_rate()?,
         max,
         intervals: number,
     })

@@ -79,8 +79,8 @@ metrics! {
     Gauge "virtual_machines", "Of the processes seen, those that run a virtual machine"
         => whole(|run| run.processes.iter().filter(|process| process.guest.is_some()).count() as u64);
     Gauge "gaps", "Things that are usually seen and could not be seen in the latest interval" => whole(|run| run.gaps.len() as u64);
-    Counter "instructions", "Instructions of the threads seen, where counted" => whole(|run| run.totals.instructions);
-    Counter "fetched_lines", "Cache lines that the threads seen fetched from memory, where counted" => whole(|run| run.totals.lines);
+    Counter "instructions", "Instructions of the threads seen, where counted" => whole(|run| run.totals.counted.instructions);
+    Counter "fetched_lines", "Cache lines that the threads seen fetched from memory, where counted" => whole(|run| run.totals.counted.lines);
     Gauge "local_access" in "ratio", "Of the lines fetched in the latest interval, the share that came from the core's own node"
         => real(|run| run.now.local_access_ratio);
     Gauge "controller_imbalance" in "ratio", "Standard deviation of the lines that the memory controllers served in the latest interval, as a share of their mean"
@@ -100,8 +100,8 @@ metrics! {
             range(&[losses::basis_word(basis)], &sums.lost, to);
         });
     Counter "uncore_busy_cycles", "Core cycles in which requests to the uncore were outstanding, where counted"
-        => whole(|run| run.totals.uncore_busy_cycles);
-    Counter "uncore_requests", "Requests to the uncore, where counted" => whole(|run| run.totals.uncore_requests);
+        => whole(|run| run.totals.counted.uncore_busy_cycles);
+    Counter "uncore_requests", "Requests to the uncore, where counted" => whole(|run| run.totals.counted.uncore_requests);
     Counter "memory_samples" by "remote", "Sampled memory accesses, by whether they left the core's node (`true` or `false`)"
         => each(|view, to| {
             let more = &view.run.more;

@@ -134,19 +134,27 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Nothing seen yet of a recording on which so many policies are replayed. Decisions are kept side by
-    /// side where asked for.
-    pub fn new(policies: usize, basis: Basis, decisions: bool) -> Self {
+    /// Nothing seen yet of a recording on which so many policies are replayed.
+    pub fn new(policies: usize, basis: Basis) -> Self {
         let all = policies + 1;
         Self {
             basis,
             pairs: vec![Agreement::default(); all * (all - 1) / 2],
             where_moved: vec![Agreement::default(); policies],
             over_time: vec![OverTime::default(); policies],
-            choices: decisions.then(Choices::default),
+            choices: None,
             moves: vec![Wishes::default(); all],
             refused: vec![0; policies],
             page_orders: vec![0; policies],
+        }
+    }
+
+    /// The same with all decisions, side by side.
+    #[must_use]
+    pub fn with_decisions(self) -> Self {
+        Self {
+            choices: Some(Choices::default()),
+            ..self
         }
     }
 

@@ -95,7 +95,7 @@ pub(super) const MEASURES: [Measure; 9] = [
         name: "uncore penalty",
         about: "cycles with a request outstanding per request to the uncore",
         unit: Unit::Plain,
-        of: |run| run.charts.seen.as_ref()?.all.uncore_penalty(),
+        of: |run| run.charts.seen.as_ref()?.all.counted.uncore_penalty(),
     },
     Measure {
         name: "lost cores",

@@ -340,31 +340,13 @@ pub(super) fn whole_imbalance(run: &RunModel) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Subject;
     use crate::words::MOST_TEXT;
 
     #[test]
     fn the_first_and_the_last_are_kept_and_the_rest_is_counted() {
         let mut ends = Ends::default();
         for time_ns in 0..1000 {
-            ends.add(Decision {
-                number: 0,
-                time_ns,
-                thread: ThreadId { tid: 1, born: 1 },
-                thread_name: String::new(),
-                process: None,
-                process_name: String::new(),
-                subject: Subject::Pages {
-                    to: NodeId(0),
-                    moved: 0,
-                    left: 0,
-                },
-                outcome: DecisionOutcome::Moved,
-                rule: String::new(),
-                why: String::new(),
-                instead_of: String::new(),
-                answer: String::new(),
-            });
+            ends.add(Decision::about(time_ns, ThreadId { tid: 1, born: 1 }));
         }
         assert_eq!(ends.first.len() + ends.last.len(), 2 * SHOWN);
         assert_eq!(ends.left_out, 1000 - 2 * SHOWN as u64);

@@ -136,7 +136,7 @@ impl ProcessTrack {
             self.last.pop_front();
         }
         self.last.push_back(*now);
-        if let Some(local) = now.local_access_ratio() {
+        if let Some(local) = now.counted.local_access_ratio() {
             self.local.put(clock, span, |ns| Spread::of(local, ns));
         }
     }

@@ -96,6 +96,28 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// A decision of which only the time and the thread are known.
+    pub(crate) fn about(time_ns: u64, thread: ThreadId) -> Self {
+        Self {
+            number: 0,
+            time_ns,
+            thread,
+            thread_name: String::new(),
+            process: None,
+            process_name: String::new(),
+            subject: Subject::Pages {
+                to: NodeId(0),
+                moved: 0,
+                left: 0,
+            },
+            outcome: DecisionOutcome::Moved,
+            rule: String::new(),
+            why: String::new(),
+            instead_of: String::new(),
+            answer: String::new(),
+        }
+    }
+
     /// Whether something is elsewhere because of it, or would be but for the dry run.
     pub fn is_move(&self) -> bool {
         match self.outcome {

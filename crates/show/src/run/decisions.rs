@@ -148,22 +148,10 @@ impl RunModel {
             None => &known.name,
         });
         Decision {
-            number: 0,
-            time_ns,
-            thread,
             thread_name: seen.map_or("", |seen| cut(&seen.name)).to_owned(),
             process,
             process_name: process_name.to_owned(),
-            subject: Subject::Pages {
-                to: NodeId(0),
-                moved: 0,
-                left: 0,
-            },
-            outcome: DecisionOutcome::Moved,
-            rule: String::new(),
-            why: String::new(),
-            instead_of: String::new(),
-            answer: String::new(),
+            ..Decision::about(time_ns, thread)
         }
     }
 

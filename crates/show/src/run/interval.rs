@@ -42,6 +42,7 @@ impl RunModel {
             .retain(|(process, _), _| snapshot.process(*process).is_some());
         self.see_processes(snapshot);
         self.see_threads(snapshot);
+        self.more.cpu_s += self.work.cpu_seconds;
         for process in self.processes.all_mut() {
             process.end_interval(snapshot.interval_ns);
         }
@@ -52,9 +53,9 @@ impl RunModel {
             threads: snapshot.threads.len() as u64,
             hands_off: unmanaged.count() as u64,
             cpus_used: per_second(self.work.cpu_seconds, snapshot.interval_ns).unwrap_or(0.0),
-            local_access_ratio: self.work.local_access_ratio(),
-            miss_rate: self.work.miss_rate(),
-            uncore_penalty: self.work.uncore_penalty(),
+            local_access_ratio: self.work.counted.local_access_ratio(),
+            miss_rate: self.work.counted.miss_rate(),
+            uncore_penalty: self.work.counted.uncore_penalty(),
             controller_imbalance: imbalance.map(|percent| percent / 100.0),
         };
         history.interval(self, snapshot);
@@ -105,7 +106,7 @@ impl RunModel {
             let counts = thread.counts.as_ref();
             let work = Work::of(counts, thread.cpu_share, snapshot.interval_ns);
             self.work.add(&work);
-            if let Some(rate) = work.miss_rate() {
+            if let Some(rate) = work.counted.miss_rate() {
                 track.classed.observe(rate, &ClassRule::PAPER);
             }
             let place = match found {
@@ -209,8 +210,8 @@ impl Process {
 
     fn end_interval(&mut self, interval_ns: u64) {
         self.cpus_used = per_second(self.work.cpu_seconds, interval_ns).unwrap_or(0.0);
-        self.miss_rate = self.work.miss_rate();
-        self.local_access_ratio = self.work.local_access_ratio();
+        self.miss_rate = self.work.counted.miss_rate();
+        self.local_access_ratio = self.work.counted.local_access_ratio();
         self.class = self.miss_rate.map(|rate| ClassRule::PAPER.class_of(rate));
         if let Some(rate) = self.miss_rate {
             self.classed.observe(rate, &ClassRule::PAPER);

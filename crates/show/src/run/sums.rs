@@ -34,6 +34,9 @@ pub struct Sums {
     /// Most threads in a snapshot.
     #[serde(skip)]
     pub most_threads: usize,
+    /// Seconds of CPU time of the threads seen.
+    #[serde(skip)]
+    pub cpu_s: f64,
     /// Which signals the snapshots hold.
     #[serde(skip)]
     pub content: Content,

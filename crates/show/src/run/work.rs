@@ -1,5 +1,6 @@
 //! Work done over some intervals, and the figures that follow from it.
 
+use numaherd_herd::CountSums;
 use numaherd_world::Counts;
 
 /// A thread must have run, and been counted, for this share of an interval to tell its speed.
@@ -8,17 +9,8 @@ pub(crate) const LEAST_SHARE: f64 = 0.1;
 /// Sums over threads and intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Work {
-    /// Instructions, where counted.
-    pub(crate) instructions: u64,
-    /// Cache lines fetched from memory, where counted.
-    pub(crate) lines: u64,
-    /// Of the lines whose node was counted, those from the core's own node.
-    pub(crate) local: u64,
-    /// Of the lines whose node was counted, all.
-    pub(crate) known: u64,
-    /// Cycles with a request to the uncore outstanding, and requests (BRM §3.1: t' and λ).
-    busy_cycles: u64,
-    requests: u64,
+    /// What was counted.
+    pub(crate) counted: CountSums,
     /// Instructions of intervals that tell a speed, and their seconds of CPU time.
     timed_instructions: f64,
     timed_seconds: f64,
@@ -38,16 +30,7 @@ impl Work {
         let Some(counts) = counts else {
             return work;
         };
-        work.instructions = counts.instructions;
-        work.lines = counts.lines;
-        if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
-            work.local = local;
-            work.known = local.saturating_add(remote);
-        }
-        if let (Some(busy), Some(requests)) = (counts.uncore_busy_cycles, counts.uncore_requests) {
-            work.busy_cycles = busy;
-            work.requests = requests;
-        }
+        work.counted.add_counts(counts);
         if share >= LEAST_SHARE && counts.counted_share >= LEAST_SHARE && counts.instructions > 0 {
             work.timed_instructions = counts.instructions as f64;
             work.timed_seconds = seconds;
@@ -57,30 +40,10 @@ impl Work {
 
     /// Adds what was done elsewhere or later.
     pub(crate) fn add(&mut self, other: &Self) {
-        add(&mut self.instructions, other.instructions);
-        add(&mut self.lines, other.lines);
-        add(&mut self.local, other.local);
-        add(&mut self.known, other.known);
-        add(&mut self.busy_cycles, other.busy_cycles);
-        add(&mut self.requests, other.requests);
+        self.counted.add(&other.counted);
         self.timed_instructions += other.timed_instructions;
         self.timed_seconds += other.timed_seconds;
         self.cpu_seconds += other.cpu_seconds;
-    }
-
-    /// Lines fetched from memory per 1000 instructions.
-    pub(crate) fn miss_rate(&self) -> Option<f64> {
-        (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
-    }
-
-    /// Share of lines that came from the core's own node.
-    pub(crate) fn local_access_ratio(&self) -> Option<f64> {
-        (self.known > 0).then(|| self.local as f64 / self.known as f64)
-    }
-
-    /// The uncore penalty in cycles per request (BRM §3.1).
-    pub(crate) fn uncore_penalty(&self) -> Option<f64> {
-        (self.requests > 0).then(|| self.busy_cycles as f64 / self.requests as f64)
     }
 
     /// Instructions per second of CPU time, of intervals in which threads ran and were counted for a
@@ -129,9 +92,9 @@ mod tests {
         let mut work = Work::of(Some(&counts(300)), 0.5, 1_000_000_000);
         work.add(&Work::of(Some(&counts(100)), 0.5, 1_000_000_000));
         assert_eq!(work.speed(), Some(400e6));
-        assert_eq!(work.miss_rate(), Some(10.0));
-        assert_eq!(work.local_access_ratio(), Some(0.25));
-        assert_eq!(work.uncore_penalty(), None);
+        assert_eq!(work.counted.miss_rate(), Some(10.0));
+        assert_eq!(work.counted.local_access_ratio(), Some(0.25));
+        assert_eq!(work.counted.uncore_penalty(), None);
         assert_eq!(work.cpu_seconds, 1.0);
     }
 
@@ -139,7 +102,7 @@ mod tests {
     fn a_thread_that_hardly_ran_tells_no_speed_but_its_misses_count() {
         let work = Work::of(Some(&counts(300)), 0.05, 1_000_000_000);
         assert_eq!(work.speed(), None);
-        assert_eq!(work.miss_rate(), Some(10.0));
+        assert_eq!(work.counted.miss_rate(), Some(10.0));
         assert_eq!(Work::of(None, f64::INFINITY, 1).cpu_seconds, 0.0);
     }
 }

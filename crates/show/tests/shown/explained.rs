@@ -1,10 +1,9 @@
 //! `explain`: the text of each made run, and what it does when asked for someone who is not there.
 
-use std::path::Path;
 use std::sync::LazyLock;
 
 use numaherd_herd::Record;
-use numaherd_herd::ledger::{Asked, Ledger, Reader};
+use numaherd_herd::ledger::{Asked, Ledger};
 use numaherd_show::explain::{Choice, Effects, Explanation, short, text, whole};
 
 use proptest::prelude::*;
@@ -154,7 +153,7 @@ fn who_is_not_there_is_answered_with_who_is() {
 
 #[test]
 fn a_message_names_no_more_than_can_be_read() {
-    let mut made = Made::new("linux", false);
+    let mut made = Made::new("linux");
     let threads = (0..500)
         .map(|n| thread(1_000 + n, 1_000 + n, "crew", 0, 1, 1.0, 1.0))
         .collect();
@@ -218,7 +217,7 @@ fn the_json_form_has_its_version_and_all_that_the_text_says() {
 
 #[test]
 fn a_long_run_stays_readable() {
-    let mut made = Made::new("di-migrate", false);
+    let mut made = Made::new("di-migrate");
     let crew = || {
         (0..60)
             .map(|n| thread(2_000 + n, 2_000, "crew", n % 8, 900, 30.0, 0.5))
@@ -429,7 +428,7 @@ fn what_followed_is_counted_by_its_effect() {
 
 #[test]
 fn what_was_asked_of_a_running_herd_is_told() {
-    let mut made = Made::new("dino", false);
+    let mut made = Made::new("dino");
     let second = |made: &mut Made| {
         made.second(
             vec![thread(100, 100, "chase", 0, 500, 40.0, 1.0)],
@@ -467,7 +466,7 @@ fn what_was_asked_of_a_running_herd_is_told() {
 
 #[test]
 fn the_group_of_a_process_is_told() {
-    let mut made = Made::new("dino", false);
+    let mut made = Made::new("dino");
     let mut grouped = process(100, "chase", &[(0, 5_000)]);
     grouped.group = Some("db".into());
     made.second(
@@ -498,16 +497,9 @@ proptest! {
     fn wherever_a_ledger_is_damaged_the_rest_is_explained(
         run in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), cut in any::<bool>(),
     ) {
-        let mut bytes = run.get(&RUNS).clone();
+        let bytes: &Vec<u8> = run.get(&RUNS);
         let undamaged = explain(&read(bytes.clone()), Choice::default()).unwrap();
-        let at = at.index(bytes.len());
-        if cut {
-            bytes.truncate(at);
-        } else {
-            bytes[at] ^= 4;
-        }
-        // A damaged header is the reader's to refuse.
-        let Ok(reader) = Reader::of_bytes(Path::new("run.ledger"), bytes) else {
+        let Some(reader) = damaged(bytes, at, cut) else {
             return Ok(());
         };
         let explanation = explain(&Ledger::of(reader), Choice::default()).unwrap();

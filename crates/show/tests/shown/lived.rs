@@ -21,16 +21,12 @@ fn of_each_kind_of_run() {
         ("dry run", runs::dry()),
         ("virtual machine", runs::virtual_machine()),
     ];
-    let all: Vec<String> = runs
-        .iter()
-        .map(|(name, made)| format!("## {name}\n{}", told(made)))
-        .collect();
-    insta::assert_snapshot!(all.join("\n\n"));
+    insta::assert_snapshot!(runs::titled(&runs, told).join("\n\n"));
 }
 
 #[test]
 fn a_line_names_few_threads_and_counts_the_rest() {
-    let mut made = Made::new("random", false);
+    let mut made = Made::new("random");
     let crew = (0..9)
         .map(|n| thread(800 + n, 800, "crew", 0, 900, 1.0, 1.0))
         .collect();
@@ -52,7 +48,7 @@ fn a_line_names_few_threads_and_counts_the_rest() {
 
 #[test]
 fn at_a_quick_cadence_a_line_tells_of_a_second() {
-    let mut made = Made::every(10, "brm", false);
+    let mut made = Made::every(10, "brm");
     let mut cpu = 0;
     for interval in 0..250 {
         let mut one = thread(900, 900, "walk", cpu, 10, 20.0, 1.0);

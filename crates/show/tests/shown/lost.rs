@@ -45,7 +45,7 @@ pub fn losing() -> Made {
 
 /// Seconds in which the machine lost this.
 fn run_with(seconds: &[Losses]) -> Made {
-    let mut made = Made::new("linux", false);
+    let mut made = Made::new("linux");
     for losses in seconds {
         let busy = thread(100, 100, "chase", 1, 1_000, 41.0, 1.0);
         made.second(vec![busy], vec![process(100, "chase", &[(0, 20_000)])]);

@@ -1,7 +1,6 @@
 //! Ledgers made by hand: on the preset `lab-4x2` (CPUs 0-1 on node 0, 2-3 on node 1, and so on), an
 //! interval a second. Every one of them goes through the real writer and reader.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use numaherd_world::{
     Plan, Process, ProcessId, Residency, Signal, SignalReport, SignalState, Snapshot, Thread,
     ThreadId,
 };
+use proptest::sample::Index;
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -159,17 +159,9 @@ pub fn whole_set(tid: u32, pid: u32, to: u32) -> PageOrder {
 /// What became of an order: all moved but those that failed.
 pub fn page_outcome(order: &PageOrder, moved: u64) -> PageOutcome {
     PageOutcome {
-        process: order.process,
-        thread: order.thread,
-        pages: order.pages,
-        to: order.to,
-        moved,
-        already_there: 0,
-        failed: BTreeMap::new(),
-        not_tried: 0,
         took_ns: 3_000_000,
         longest_batch_ns: 250_000,
-        error: None,
+        ..numaherd_testing::moved(order, moved)
     }
 }
 
@@ -182,6 +174,18 @@ pub fn refusal(entry: Option<usize>, tid: u32, guard: Guard, why: &str) -> Refus
     }
 }
 
+/// A ledger with a byte changed, or without what follows it. A damaged header is the reader's to refuse.
+pub fn damaged(bytes: &[u8], at: Index, is_cut: bool) -> Option<Reader> {
+    let mut bytes = bytes.to_vec();
+    let at = at.index(bytes.len());
+    if is_cut {
+        bytes.truncate(at);
+    } else {
+        bytes[at] ^= 4;
+    }
+    Reader::of_bytes(Path::new("run.ledger"), bytes).ok()
+}
+
 /// A ledger that grows.
 pub struct Made {
     ledger: MadeLedger,
@@ -191,12 +195,25 @@ pub struct Made {
 
 impl Made {
     /// Of a run whose threads are placed once a second.
-    pub fn new(policy: &str, dry_run: bool) -> Self {
-        Self::every(1000, policy, dry_run)
+    pub fn new(policy: &str) -> Self {
+        Self::every(1000, policy)
+    }
+
+    /// Of such a run that carries nothing out.
+    pub fn in_dry_run(policy: &str) -> Self {
+        let dry = Settings {
+            dry_run: true,
+            ..Settings::default()
+        };
+        Self::of(dry, 1000, policy)
     }
 
     /// Of a run whose threads are placed once in so many ms.
-    pub fn every(interval_ms: u64, policy: &str, dry_run: bool) -> Self {
+    pub fn every(interval_ms: u64, policy: &str) -> Self {
+        Self::of(Settings::default(), interval_ms, policy)
+    }
+
+    fn of(settings: Settings, interval_ms: u64, policy: &str) -> Self {
         let measured = |signal, source: &str, caveat: Option<&str>| SignalReport {
             signal,
             state: SignalState::Measured {
@@ -226,14 +243,13 @@ impl Made {
             measured(Signal::Residency, "/proc/PID/numa_maps", None),
         ];
         let settings = Settings {
-            dry_run,
             seed: 7,
             placement_interval_ms: Some(interval_ms),
             limits: Limits {
                 scope: Some(AffinityScope::Domain),
                 ..Limits::default()
             },
-            ..Settings::default()
+            ..settings
         };
         let start = Start {
             signals,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numaherd_herd::governor::{Stolen, Undone};
 use numaherd_herd::ledger::{PagingTick, Placing};
-use numaherd_herd::{Guard, Summary, Totals};
+use numaherd_herd::{CountSums, Guard, Summary, Totals};
 use numaherd_topology::CpuId;
 use numaherd_world::{
     AffinityResult, Agent, PageFailure, Plan, Process, Tag, Thread, VirtualCpu, VirtualMachine,
@@ -15,7 +15,7 @@ use crate::made::*;
 
 /// The kernel places, and nobody minds.
 pub fn nothing() -> Made {
-    let mut made = Made::new("linux", false);
+    let mut made = Made::new("linux");
     for _ in 0..3 {
         made.second(
             vec![thread(100, 100, "chase", 0, 500, 40.0, 1.0)],
@@ -33,7 +33,7 @@ const DEVIL: &str = "devil (41.0 lines per 1000 instructions); domain 2 on node 
 /// A devil is moved to another node in the fourth second, its pages follow, and it gains; its
 /// process has a thread that stays where it is.
 pub fn faster() -> Made {
-    let mut made = Made::new("dino", false);
+    let mut made = Made::new("dino");
     let seconds = |second: u64, made: &mut Made| {
         let moved = second > 4;
         let (cpu, speed, local) = match second {
@@ -104,10 +104,13 @@ pub fn faster() -> Made {
             thread_moves: 1,
             pages_moved: 10_000,
             restored: Some(2),
-            instructions: 22_800_000_000,
-            lines: 530_000_000,
-            local: 470_000_000,
-            remote: 60_000_000,
+            counted: CountSums {
+                instructions: 22_800_000_000,
+                lines: 530_000_000,
+                local: 470_000_000,
+                remote: 60_000_000,
+                ..CountSums::default()
+            },
             ..Totals::default()
         },
         ..ended("dino")
@@ -117,7 +120,7 @@ pub fn faster() -> Made {
 
 /// A move turns out to be for the worse and is undone.
 pub fn slower_and_undone() -> Made {
-    let mut made = Made::new("di-plain", false);
+    let mut made = Made::new("di-plain");
     let second = |made: &mut Made, cpu, speed, local| {
         made.second(
             vec![thread(300, 300, "stream", cpu, speed, 80.0, local)],
@@ -201,7 +204,7 @@ pub fn slower_and_undone() -> Made {
 
 /// Every guard refuses once.
 pub fn refused_by_each_guard() -> Made {
-    let mut made = Made::new("dino", false);
+    let mut made = Made::new("dino");
     made.second(
         vec![thread(400, 400, "mixed", 0, 1_000, 10.0, 1.0)],
         vec![process(400, "mixed", &[(0, 1_000)])],
@@ -313,7 +316,7 @@ pub fn refused_by_each_guard() -> Made {
 /// The target node is full, some pages are shared, one order is stopped short; an order that waited
 /// is carried out at last.
 pub fn pages_fail() -> Made {
-    let mut made = Made::new("dino+whole-set", false);
+    let mut made = Made::new("dino+whole-set");
     let second = |made: &mut Made, there| {
         made.second_with_gaps(
             vec![thread(500, 500, "big", 2, 800, 60.0, 0.2)],
@@ -365,7 +368,7 @@ pub fn pages_fail() -> Made {
 
 /// Nothing is carried out.
 pub fn dry() -> Made {
-    let mut made = Made::new("dino", true);
+    let mut made = Made::in_dry_run("dino");
     for _ in 0..2 {
         made.second(
             vec![thread(600, 600, "chase", 0, 900, 41.0, 1.0)],
@@ -406,7 +409,7 @@ pub fn dry() -> Made {
 
 /// Orders that the kernel does not carry out as ordered.
 pub fn refused_by_the_kernel() -> Made {
-    let mut made = Made::new("random", false);
+    let mut made = Made::new("random");
     let threads = (0..3)
         .map(|n| thread(700 + n, 700, "crew", n, 900, 1.0, 1.0))
         .collect();
@@ -479,7 +482,7 @@ fn guest() -> Process {
 /// A virtual machine: one vCPU goes to the node with the least penalty, another is given to an idle
 /// one.
 pub fn virtual_machine() -> Made {
-    let mut made = Made::new("brm", false);
+    let mut made = Made::new("brm");
     let seen = |cpus: [u32; 4], penalty, made: &mut Made| {
         let vcpus = (0..).zip(cpus).map(|(n, cpu)| {
             let mut vcpu = vcpu(n, cpu, penalty);
@@ -528,11 +531,34 @@ pub fn virtual_machine() -> Made {
             thread_moves: 2,
             stolen: 1,
             planned_thread_moves: 2,
-            uncore_busy_cycles: 428_000_000,
-            uncore_requests: 16_000_000,
+            counted: CountSums {
+                uncore_busy_cycles: 428_000_000,
+                uncore_requests: 16_000_000,
+                ..CountSums::default()
+            },
             ..Totals::default()
         },
         ..ended("brm")
     });
     made
+}
+
+/// What is told of each run, under its name.
+pub fn titled(runs: &[(&str, Made)], told: impl Fn(&Made) -> String) -> Vec<String> {
+    let titled = |(name, made): &(&str, Made)| format!("## {name}\n{}", told(made));
+    runs.iter().map(titled).collect()
+}
+
+/// Runs of a herd on a machine of its own, without those of a trial.
+pub fn all() -> Vec<Made> {
+    vec![
+        nothing(),
+        faster(),
+        slower_and_undone(),
+        refused_by_each_guard(),
+        pages_fail(),
+        dry(),
+        refused_by_the_kernel(),
+        virtual_machine(),
+    ]
 }

@@ -81,7 +81,7 @@ fn where_pages_came_from_is_said_only_where_it_is_known() {
     let status = before_the_end(&runs::faster());
     let flows: Vec<_> = status.more.page_flows.into_iter().collect();
     assert_eq!(flows, [((Some(NodeId(0)), NodeId(2)), 10_000)]);
-    let mut made = Made::new("dino", false);
+    let mut made = Made::new("dino");
     made.second(
         vec![thread(1, 1, "wide", 0, 100, 5.0, 0.5)],
         vec![process(1, "wide", &[(0, 10), (1, 10), (3, 10)])],
@@ -102,17 +102,7 @@ fn where_pages_came_from_is_said_only_where_it_is_known() {
 
 #[test]
 fn sums_are_those_that_explain_counts() {
-    let runs = [
-        runs::nothing(),
-        runs::faster(),
-        runs::slower_and_undone(),
-        runs::refused_by_each_guard(),
-        runs::pages_fail(),
-        runs::dry(),
-        runs::refused_by_the_kernel(),
-        runs::virtual_machine(),
-    ];
-    for made in runs {
+    for made in runs::all() {
         let mut ledger = made.ledger();
         ledger
             .lines
@@ -166,7 +156,7 @@ fn lost_lines_make_it_incomplete_until_the_next_snapshot() {
 
 #[test]
 fn nothing_is_kept_of_what_has_ended_and_no_list_grows() {
-    let mut made = Made::new("dino", false);
+    let mut made = Made::new("dino");
     for round in 0..200u32 {
         let tid = 1000 + round;
         made.second(

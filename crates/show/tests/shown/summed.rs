@@ -23,11 +23,7 @@ fn of_each_kind_of_run() {
         ("pages failed", runs::pages_fail()),
         ("dry run", runs::dry()),
     ];
-    let all: Vec<String> = runs
-        .iter()
-        .map(|(name, made)| format!("## {name}\n{}", told(made)))
-        .collect();
-    insta::assert_snapshot!(all.join("\n"));
+    insta::assert_snapshot!(runs::titled(&runs, told).join("\n"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Seen {
 
     fn with(lines: &[Line], look: Look) -> Self {
         let lines: Vec<Arc<Line>> = lines.iter().cloned().map(Arc::new).collect();
-        let mut top = Top::new(Timeline::new(), "the ledger run.ledger", false, look);
+        let mut top = Top::new(Timeline::new(), "the ledger run.ledger", look);
         for line in &lines {
             top.take(line);
         }
@@ -220,7 +220,7 @@ fn a_moment_is_the_same_however_one_comes_there() {
         assert_eq!(there, forward[moment], "moment {moment}");
     }
     // One that was only heard keeps its latest lines itself.
-    let mut heard = Top::new(Timeline::keeping(), "a herd", false, Look::default());
+    let mut heard = Top::new(Timeline::keeping(), "a herd", Look::default());
     lines
         .iter()
         .for_each(|line| heard.take(&Arc::new(line.clone())));
@@ -232,7 +232,7 @@ fn a_moment_is_the_same_however_one_comes_there() {
 
 #[test]
 fn a_heard_run_keeps_only_its_latest_lines() {
-    let mut heard = Top::new(Timeline::keeping(), "a herd", true, Look::default());
+    let mut heard = Top::new(Timeline::keeping(), "a herd", Look::default()).growing();
     // Of 300,000 threads in snapshots, the latest 200,000 or so are kept.
     for line in crowd(2, 4, 1_000, 300) {
         heard.take(&Arc::new(line));
@@ -257,7 +257,7 @@ fn hostile_names_are_harmless() {
         "\u{9b}31m",
         "",
     ];
-    let mut made = made::Made::new("\x1b[31mdino", false);
+    let mut made = made::Made::new("\x1b[31mdino");
     let threads = (0..).zip(names).map(|(n, name)| {
         let mut thread = made::thread(100 + n, 100 + n, name, n % 8, 1_000, 41.0, 0.5);
         thread.unmanaged = Some(Unmanaged::other(format!("because {name}")));
@@ -332,7 +332,7 @@ fn a_picture_has_every_letter_of_its_frame() {
 #[test]
 fn the_latest_line_of_a_run_that_goes_on_is_shown_unless_one_holds() {
     let lines = crowd(2, 4, 10, 5);
-    let mut top = Top::new(Timeline::keeping(), "a herd", true, Look::default());
+    let mut top = Top::new(Timeline::keeping(), "a herd", Look::default()).growing();
     let frame = |top: &mut Top| text(&top.frame(100, 20, &mut |_| None));
     let mut lines = lines.into_iter().map(Arc::new);
     let until = |top: &mut Top, lines: &mut dyn Iterator<Item = Arc<Line>>| {

@@ -128,7 +128,7 @@ fn key(run: &Run) -> Markup {
             "controller imbalance",
         ),
         known(
-            seen.and_then(|s| s.all.uncore_penalty())
+            seen.and_then(|s| s.all.counted.uncore_penalty())
                 .map(|of| format!("{of:.1}")),
             "cycles per uncore request",
         ),

@@ -77,9 +77,9 @@ fn process(run: &Run, id: ProcessId, track: &ProcessTrack) -> Markup {
                 td.n { (intervals) }
                 td.n { (or_dash(work.speed().map(brief))) }
                 td.n { @if place > 0 { (or_dash(change(before, work))) } }
-                td.n { (or_dash(work.local_access_ratio().map(percent))) }
-                td.n { (or_dash(work.miss_rate().map(misses))) }
-                td.n { (or_dash(work.uncore_penalty().map(|of| format!("{of:.1}")))) }
+                td.n { (or_dash(work.counted.local_access_ratio().map(percent))) }
+                td.n { (or_dash(work.counted.miss_rate().map(misses))) }
+                td.n { (or_dash(work.counted.uncore_penalty().map(|of| format!("{of:.1}")))) }
                 td.t { (homes) }
             }
         }

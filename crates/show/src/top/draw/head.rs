@@ -96,7 +96,7 @@ pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
     if refused > 0 {
         parts.push(format!("{} refused", count(refused)));
     }
-    if let Some(local) = totals.local_access_ratio() {
+    if let Some(local) = totals.counted.local_access_ratio() {
         parts.push(format!("{} local in all", percent(local)));
     }
     canvas.text(area, 0, 0, &parts.join("; "), Tone::Plain);
