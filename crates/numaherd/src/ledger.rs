@@ -46,7 +46,7 @@ pub fn read<R>(
     begin: impl FnOnce(&Header) -> R,
     take: impl Fn(&mut R, &Arc<Line>),
 ) -> Result<Read<R>, HerdError> {
-    let mut reader = Reader::open_run(path)?;
+    let mut reader = Reader::open(path)?;
     let mut reading = begin(reader.header());
     let mut damage = None;
     for line in &mut reader {

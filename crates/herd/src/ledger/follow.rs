@@ -3,7 +3,7 @@
 //! The last line may be half written; it is taken when its line feed is there. A ledger that has grown
 //! to its size is renamed to `<name>.1` and begun anew under its name ([`super::Writer`]): what is left
 //! of the old file is read first, which is open and stays so, then the new one, whose repeated start is
-//! passed over. Where the file was turned over twice between two looks, lines are missing; they are
+//! passed over. If that has happened before, the old file is read from its beginning, as [`super::Reader`] does. Where the file was turned over twice between two looks, lines are missing; they are
 //! counted. Another run's ledger in its place is read from its beginning.
 //!
 //! A whole line that is no record, or not the one to come, is damage here as it is to [`super::Reader`].
@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use super::changes::{Unfolded, is_changes};
 use super::reader::{
-    damaged, header, in_order, is_being_written, open, read_line, record, without_feed,
+    damaged, earlier_part, header, in_order, is_being_written, open, read_line, record,
+    without_feed,
 };
 use super::text::{Bytes, Start, Text};
 use super::{Header, Line, Record};
@@ -87,6 +88,8 @@ pub struct Follow {
 /// The file being read.
 #[derive(Debug)]
 struct Open {
+    /// Its name when it was opened.
+    path: PathBuf,
     file: Arc<File>,
     lines: BufReader<Text>,
     /// What is there of the line to come.
@@ -135,7 +138,13 @@ impl Follow {
     pub fn cut(&self) -> Option<HerdError> {
         let open = self.file.as_ref().filter(|open| !open.begun.is_empty())?;
         let why = format!("the line is cut off after {} bytes", open.begun.len());
-        (!is_being_written(&open.file)).then(|| damaged(&self.path, open.line, open.byte, why))
+        (!is_being_written(&open.file)).then(|| self.damage(open.line, open.byte, why))
+    }
+
+    /// Damage of the file being read.
+    fn damage(&self, line: u64, byte: u64, why: String) -> HerdError {
+        let open = self.file.as_ref();
+        damaged(open.map_or(&self.path, |open| &open.path), line, byte, why)
     }
 
     /// What comes next, as far as it is there.
@@ -166,7 +175,7 @@ impl Follow {
                 continue;
             };
             let byte = open.byte;
-            let Some(bytes) = open.next_line(&self.path)? else {
+            let Some(bytes) = open.next_line()? else {
                 if self.is_replaced()? {
                     self.file = None;
                     continue;
@@ -174,7 +183,7 @@ impl Follow {
                 return Ok(Next::NothingYet);
             };
             if open.line == 1 {
-                let header = header(&self.path, without_feed(&bytes))?;
+                let header = header(&open.path, without_feed(&bytes))?;
                 open.line += 1;
                 return Ok(Next::Begins(header));
             }
@@ -186,7 +195,7 @@ impl Follow {
                 let line = self.ordered(line, first)?;
                 Ok(line.map(|line| (line, place)))
             });
-            match line.map_err(|why| damaged(&self.path, at, byte, why))? {
+            match line.map_err(|why| self.damage(at, byte, why))? {
                 Some((line, _)) if line.record == Record::Unknown => self.skipped += 1,
                 Some((line, place)) => return Ok(Next::Line(line, place)),
                 None => {}
@@ -210,10 +219,14 @@ impl Follow {
     }
 
     fn open(&self) -> Result<Option<Open>, HerdError> {
-        match open(&self.path) {
+        let is_first = self.next_sequence.is_none();
+        let earlier = is_first.then(|| earlier_part(&self.path)).flatten();
+        let path = earlier.unwrap_or_else(|| self.path.clone());
+        match open(&path) {
             Ok(file) => {
                 let file = Arc::new(file);
                 Ok(Some(Open {
+                    path,
                     lines: BufReader::with_capacity(CHUNK, Text::new(Bytes::File(file.clone()))),
                     file,
                     begun: Vec::new(),
@@ -247,14 +260,19 @@ impl Follow {
             return Ok(now.len() < open.lines.get_ref().read_bytes());
         }
         // It was renamed after its last byte was written: what is not read by now is read first.
-        Ok(open.lines.get_ref().read_bytes() >= ours.len())
+        let is_read = open.lines.get_ref().read_bytes() >= ours.len();
+        match self.cut().filter(|_| is_read) {
+            Some(damage) => Err(damage),
+            None => Ok(is_read),
+        }
     }
 }
 
 impl Open {
     /// The next line with its line feed, if it is there to its end.
-    fn next_line(&mut self, path: &Path) -> Result<Option<Vec<u8>>, HerdError> {
-        read_line(&mut self.lines, &mut self.begun, path, self.line, self.byte)?;
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>, HerdError> {
+        let (number, byte) = (self.line, self.byte);
+        read_line(&mut self.lines, &mut self.begun, &self.path, number, byte)?;
         if !self.begun.ends_with(b"\n") {
             return Ok(None);
         }

@@ -49,30 +49,27 @@ struct AnyHeader {
 }
 
 impl Reader {
-    /// Opens a ledger.
+    /// Opens a ledger, together with the file that holds what came before, if that is there.
     ///
     /// # Errors
     /// [`HerdError::Io`] when it cannot be opened, [`HerdError::NotOurs`] when it is no ledger,
     /// [`HerdError::Newer`] when a later program wrote it, [`HerdError::Damaged`] when its header
     /// is damaged.
     pub fn open(path: &Path) -> Result<Self, HerdError> {
-        let file = Arc::new(open(path)?);
-        Self::read(path, Some(file.clone()), Bytes::File(file))
-    }
-
-    /// Opens a ledger together with the file that holds what came before, if that is there.
-    ///
-    /// # Errors
-    /// As [`Reader::open`].
-    pub fn open_run(path: &Path) -> Result<Self, HerdError> {
-        let reader = Self::open(path)?;
+        let reader = Self::open_part(path)?;
         Ok(match earlier_part(path) {
             Some(earlier) => Self {
                 later: Some(Box::new(reader)),
-                ..Self::open(&earlier)?
+                ..Self::open_part(&earlier)?
             },
             None => reader,
         })
+    }
+
+    /// Opens one file.
+    fn open_part(path: &Path) -> Result<Self, HerdError> {
+        let file = Arc::new(open(path)?);
+        Self::read(path, Some(file.clone()), Bytes::File(file))
     }
 
     /// Reads a ledger from memory; `path` is for messages.
@@ -225,7 +222,7 @@ pub(super) fn open(path: &Path) -> Result<File, HerdError> {
 /// The file that holds what came before the ledger at `path`, where that begins in the middle of a run.
 pub fn earlier_part(path: &Path) -> Option<PathBuf> {
     let begin = |path: &Path| {
-        let mut reader = path.is_file().then(|| Reader::open(path).ok())??;
+        let mut reader = path.is_file().then(|| Reader::open_part(path).ok())??;
         let first = reader.next()?.ok()?;
         Some((reader.header, first.sequence))
     };

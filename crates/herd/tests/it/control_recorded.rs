@@ -64,7 +64,10 @@ fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_hol
         let text = serde_json::to_string(line).unwrap();
         assert_eq!(&Line::read(text.as_bytes()).unwrap(), line);
     }
-    let later = Ledger::read(&path).unwrap();
+    // Beside the earlier part, it is read with it.
+    let alone = directory.path().join("alone");
+    std::fs::rename(&path, &alone).unwrap();
+    let later = Ledger::read(&alone).unwrap();
     assert!(later.damage.is_none(), "{:?}", later.damage);
     let Record::Start(start) = &later.lines[0].record else {
         panic!("{:?}", later.lines[0])

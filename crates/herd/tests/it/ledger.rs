@@ -6,9 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use numaherd_herd::ledger::{
-    Follow, Header, Ledger, Next, Notice, Reader, VERSION, Writer, earlier_part,
-};
+use numaherd_herd::ledger::{Follow, Header, Ledger, Next, Notice, Reader, VERSION, Writer};
 use numaherd_herd::{Herd, HerdError, Line, Record};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::Snapshot;
@@ -18,7 +16,7 @@ use tempfile::TempDir;
 use crate::fake::{Fake, MIB, everyone_to, machine, policy, thread};
 
 /// The bytes of a recorded run, and its lines.
-fn recorded() -> (Vec<u8>, Vec<Line>) {
+pub fn recorded() -> (Vec<u8>, Vec<Line>) {
     recorded_as("run.ledger")
 }
 
@@ -43,7 +41,7 @@ fn read(bytes: Vec<u8>) -> Result<Ledger, HerdError> {
     Reader::of_bytes(Path::new("the ledger"), bytes).map(Ledger::of)
 }
 
-fn notice(sequence: u64, text: &str) -> Line {
+pub fn notice(sequence: u64, text: &str) -> Line {
     Line {
         sequence,
         time_ns: 0,
@@ -263,92 +261,6 @@ fn records_of_unknown_kind_are_passed_over_and_counted() {
     assert!(ledger.damage.is_none());
 }
 
-#[test]
-fn a_ledger_keeps_to_its_size_and_each_file_can_be_read_by_itself() {
-    keeps_to_its_size("run.ledger", 2000);
-    keeps_to_its_size("run.ledger.zst", 20_000);
-}
-
-fn keeps_to_its_size(name: &str, number: u64) {
-    let (_, lines) = recorded();
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join(name);
-    let most = 40_000;
-    let mut writer = Writer::create(&path, "numaherd test", None, most).unwrap();
-    writer.write(lines[0].clone()).unwrap();
-    for sequence in 1..number {
-        let text = format!("sentence number {sequence}");
-        writer.write(notice(sequence, &text)).unwrap();
-        if sequence % 10 == 0 {
-            writer.flush().unwrap();
-        }
-    }
-    writer.flush().unwrap();
-    let older = directory.path().join(format!("{name}.1"));
-    let size = |path: &Path| fs::metadata(path).unwrap().len();
-    assert!(size(&path) + size(&older) <= most);
-    let [older, newer] = [older, path].map(|path| Ledger::read(&path).unwrap());
-    for ledger in [&older, &newer] {
-        assert!(ledger.damage.is_none(), "{:?}", ledger.damage);
-        assert_eq!(ledger.lines[0].record, lines[0].record);
-    }
-    assert_eq!(newer.lines.last().unwrap().sequence, number - 1);
-    assert_eq!(
-        older.lines.last().unwrap().sequence + 1,
-        newer.lines[1].sequence,
-        "nothing is lost between them"
-    );
-}
-
-#[test]
-fn both_files_of_a_run_are_read_as_one() {
-    let (_, lines) = recorded();
-    let lines: Vec<Line> = lines
-        .into_iter()
-        .take(1)
-        .chain((1..200).map(|sequence| notice(sequence, "a sentence")))
-        .collect();
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("run.ledger");
-    let write = |most| {
-        let mut writer = Writer::create(&path, "numaherd test", Some(1), most).unwrap();
-        for line in &lines {
-            writer.write(line.clone()).unwrap();
-        }
-        writer.flush().unwrap();
-    };
-    let read = || Ledger::of(Reader::open_run(&path).unwrap());
-    let older = directory.path().join("run.ledger.1");
-    write(32_000);
-    assert_eq!(earlier_part(&path), Some(older.clone()));
-    assert_eq!(earlier_part(&older), None);
-    assert_eq!(read().lines, lines);
-    assert!(read().damage.is_none());
-
-    // A part that is damaged is where it ends.
-    let bytes = fs::read(&older).unwrap();
-    fs::write(&older, &bytes[..bytes.len() - 9]).unwrap();
-    let damaged = read();
-    assert!(lines.starts_with(&damaged.lines));
-    let damage = damaged.damage.unwrap().to_string();
-    assert!(damage.contains("run.ledger.1 is damaged"), "{damage}");
-    let whole = bytes[..bytes.len() - 1]
-        .iter()
-        .rposition(|&byte| byte == b'\n');
-    fs::write(&older, &bytes[..=whole.unwrap()]).unwrap();
-    let damage = read().damage.unwrap().to_string();
-    assert!(
-        damage.contains("run.ledger is damaged at line 2"),
-        "{damage}"
-    );
-    assert!(damage.contains("lines are missing"), "{damage}");
-
-    // What lies beside is another run's.
-    write(u64::MAX);
-    assert_eq!(read().lines, lines);
-    assert_eq!(earlier_part(&path), None);
-}
-
 /// Where a test has a disk of its own, in a process of its own.
 const DISK: &str = "NUMAHERD_TEST_DISK";
 
@@ -413,7 +325,7 @@ fn on_a_disk_that_is_full_nothing_is_lost_that_was_written() {
         };
         let failed = (0..110).find_map(|sequence| write(sequence).err());
         drop(writer);
-        let read = Ledger::of(Reader::open_run(&path).unwrap());
+        let read = Ledger::of(Reader::open(&path).unwrap());
         assert!(read.damage.is_none(), "{:?}", read.damage);
         assert_eq!(read.lines.len() as u64, flushed, "with {left} bytes left");
         if let Some(error) = failed {

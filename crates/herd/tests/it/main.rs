@@ -23,4 +23,5 @@ mod replay;
 mod run;
 mod steal;
 mod threads;
+mod turned_over;
 mod worse;
