@@ -365,6 +365,10 @@ impl World for Host {
         births_now()
     }
 
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.shared.kernel.now_ns())
+    }
+
     fn kinship(&self, process: ProcessId) -> Kinship {
         kinship(&self.shared.root, process.pid)
             .filter(|(born, _)| *born == process.born)

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use numaherd_topology::CpuSet;
 use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
@@ -57,6 +58,11 @@ impl Threads {
             is_watched: &|_| false,
         };
         self.sweep.find(&self.live, &online, &wanted)
+    }
+
+    /// Now on a clock that does not jump.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.live.now_ns())
     }
 
     /// Gives a thread the CPUs of an order, checked and read back.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use numaherd_herd::journal::{self, Affinities, Journal, Restored};
@@ -145,6 +146,10 @@ impl Affinities for Machine {
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
         self.0.set(order)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.now()
     }
 }
 

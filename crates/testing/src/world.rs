@@ -62,6 +62,8 @@ pub struct FakeWorld {
     pub kin: BTreeMap<u32, (Kinship, bool)>,
     /// Searches for bound threads in which all of them end before they can be looked at, and others take their places.
     pub misses: u64,
+    /// How long each search for bound threads takes, by [`World::now`], which stands still otherwise.
+    pub search_takes: Duration,
     /// Threads that start one by one, each right after orders were carried out.
     pub starts: Vec<Thread>,
     /// Intervals until the world ends.
@@ -79,6 +81,7 @@ pub struct FakeWorld {
     /// Intervals in the middle of which it is woken.
     pub woken_in: Vec<u64>,
     script: Option<Script>,
+    searched: Duration,
     intervals: u64,
     observed: u64,
     now_ns: u64,
@@ -100,6 +103,8 @@ impl FakeWorld {
             unseen: Vec::new(),
             kin: BTreeMap::new(),
             misses: 0,
+            search_takes: Duration::ZERO,
+            searched: Duration::ZERO,
             starts: Vec::new(),
             ends_after: u64::MAX,
             blind_from: u64::MAX,
@@ -258,7 +263,12 @@ impl World for FakeWorld {
         known.map(|(kin, _)| kin.clone()).unwrap_or_default()
     }
 
+    fn now(&self) -> Duration {
+        self.searched
+    }
+
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, _: bool) -> Search {
+        self.searched += self.search_takes;
         if self.misses > 0 {
             self.misses -= 1;
             return Search {

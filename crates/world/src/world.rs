@@ -165,6 +165,12 @@ pub trait World {
         0
     }
 
+    /// Now on a clock that does not jump, by which the herd bounds what others may prolong. Where nothing happens
+    /// unless it is asked for, none is needed.
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// From whom a process descends.
     fn kinship(&self, _process: ProcessId) -> Kinship {
         Kinship::default()

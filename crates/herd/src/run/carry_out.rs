@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use numaherd_world::{AffinityOutcome, Bound, Orders, Outcome, Snapshot, ThreadId};
 
@@ -189,13 +188,13 @@ impl Running<'_> {
     /// Gives back every thread that has a mask of ours and then their heirs, until none is found; returns how
     /// many got theirs back.
     pub(super) fn give_back_all(&mut self, snapshot: &Snapshot, thoroughly: bool) -> u64 {
-        let begun = Instant::now();
+        let begun = self.world.now();
         let mut given_back = 0;
         let mut passes = 0;
         while !self.find_heirs(thoroughly || passes > 0)
             || self.governor.holdings().iter().next().is_some()
         {
-            if begun.elapsed() > heirs::LONGEST {
+            if self.world.now() - begun > heirs::LONGEST {
                 self.record.notice(heirs::still_started(given_back));
                 break;
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use numaherd_herd::HerdError;
 use numaherd_herd::journal::{Affinities, Journal, Restored, SavedAffinity, restore};
@@ -44,6 +45,9 @@ struct Machine {
     starts: Vec<(u32, &'static str)>,
     /// Searches for bound threads in which all of them end before they can be looked at.
     misses: u64,
+    /// How long each of these searches takes.
+    search_takes: Duration,
+    now: Duration,
     set: Vec<ThreadId>,
 }
 
@@ -56,6 +60,8 @@ impl Machine {
             refuses: Vec::new(),
             kin: BTreeMap::new(),
             misses: 0,
+            search_takes: Duration::ZERO,
+            now: Duration::ZERO,
             starts: Vec::new(),
             set: Vec::new(),
         }
@@ -69,7 +75,12 @@ impl Affinities for Machine {
         Ok(mask.map(|mask| Bounds { mask, cpus }))
     }
 
+    fn now(&self) -> Duration {
+        self.now
+    }
+
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], _: u64) -> Search {
+        self.now += self.search_takes;
         if self.misses > 0 {
             self.misses -= 1;
             return Search {
@@ -360,6 +371,38 @@ fn heirs_that_start_while_others_are_given_back_are_found_too() {
     machine.misses = 3;
     assert_eq!(place.restore_on(&mut machine).heirs, 6);
     assert_eq!(machine.masks[&tid(9)], cpus("0-15"));
+}
+
+#[test]
+fn a_release_ends_where_heirs_are_started_all_the_time_and_another_one_gives_the_rest_back() {
+    let (place, mut machine) = family();
+    machine.starts = (10..50).map(|number| (number, "0-3")).collect();
+    for number in 10..50 {
+        let kin = machine.kin[&tid(4)].clone();
+        machine.kin.insert(tid(number), kin);
+    }
+    machine.search_takes = Duration::from_secs(1);
+    let report = place.restore_on(&mut machine);
+    assert_eq!(machine.now, Duration::from_secs(11), "10 s, and one more");
+    let heirs = report.heirs;
+    assert!(
+        report.problems[0].starts_with(&format!(
+            "for 10 s threads have been started again and again with affinities that Numaherd had set; {heirs} of \
+             them were restored, but some may be left: stop what starts them, and run `numaherd release`"
+        )),
+        "{:?}",
+        report.problems
+    );
+    let left = |machine: &Machine| {
+        let started = machine.masks.iter().filter(|(thread, _)| thread.tid >= 10);
+        started.filter(|(_, mask)| **mask == cpus("0-3")).count()
+    };
+    assert_eq!(left(&machine), 1, "what the last search came too early for");
+    machine.starts.clear();
+    let report = place.restore_on(&mut machine);
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_eq!(left(&machine), 0);
+    assert!(!place.path().exists(), "nothing is owed");
 }
 
 #[test]

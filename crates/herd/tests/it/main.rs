@@ -9,6 +9,7 @@ mod control_recorded;
 mod failures;
 mod fake;
 mod groups;
+mod heirs;
 mod in_step;
 mod journal;
 mod ledger;

@@ -327,6 +327,10 @@ impl Affinities for Machine {
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
         self.set_affinity(order)
     }
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl World for Machine {

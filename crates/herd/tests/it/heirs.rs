@@ -1,0 +1,222 @@
+//! Heirs while a herd runs and when it stops: who has a mask of ours from a thread that we placed gets his own back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use numaherd_herd::Herd;
+use numaherd_herd::journal::{Affinities, owed};
+use numaherd_topology::CpuSet;
+use numaherd_world::{
+    AffinityOrder, AffinityResult, Bounds, Kinship, Orders, Search, ThreadId, World,
+};
+use tempfile::TempDir;
+
+use crate::fake::{Fake, cpus, everyone_to, policy, thread, tid};
+use crate::run::{GO, fake, journal, journal_path};
+
+/// A thread of a process of its own that has the mask which thread 1 was given, an orphan of its session.
+fn daemon(world: &mut Fake, number: u32) -> numaherd_world::Thread {
+    let session = Kinship {
+        session: 40,
+        ..Kinship::default()
+    };
+    world.kin.insert(1, (session.clone(), false));
+    world.kin.insert(number, (session, true));
+    let mut daemon = thread(number, number, 5, &world.topology.clone());
+    daemon.affinity = Arc::new(cpus("4-7"));
+    daemon
+}
+
+#[test]
+fn an_heir_outside_the_selection_is_given_back_while_it_runs() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 2 {
+            let daemon = daemon(world, 9);
+            world.unseen = vec![daemon.id];
+            world.threads.push(daemon);
+        }
+        if interval == 3 {
+            assert_eq!(world.masks()[&tid(9)], cpus("0-7"));
+        }
+    });
+    daemon(&mut world, 9);
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    Herd::new(&mut world, placing)
+        .journal(journal)
+        .run(&GO)
+        .unwrap();
+    let given_back = &world.applied[1].affinities;
+    assert_eq!((given_back.len(), given_back[0].thread), (1, tid(9)));
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+#[test]
+fn a_thread_whose_user_gave_it_a_mask_of_ours_is_not_touched() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 2 {
+            // Its parent lives and is no thread of ours.
+            let mut stranger = daemon(world, 9);
+            world.kin.get_mut(&9).unwrap().1 = false;
+            stranger.id = tid(9);
+            world.unseen = vec![stranger.id];
+            world.threads.push(stranger);
+        }
+    });
+    daemon(&mut world, 9);
+    let placing = policy(everyone_to(5));
+    Herd::new(&mut world, placing).run(&GO).unwrap();
+    assert_eq!(world.masks()[&tid(9)], cpus("4-7"));
+}
+
+#[test]
+fn what_starts_while_others_are_given_back_is_given_back_too() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1);
+    let (first, second) = (daemon(&mut world, 8), daemon(&mut world, 9));
+    // It starts when the herd is told to give back, and the next when that is given back.
+    let starts = vec![first, second];
+    world = world.scripted(move |interval, world| {
+        if interval == 4 {
+            world.starts.clone_from(&starts);
+        }
+    });
+    world.unseen = vec![tid(8), tid(9)];
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    let summary = Herd::new(&mut world, placing)
+        .journal(journal)
+        .run(&GO)
+        .unwrap();
+    assert!(world.masks().values().all(|mask| *mask == cpus("0-7")));
+    assert_eq!(summary.totals.restored, Some(3));
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+/// A machine as `release` has it.
+struct Released<'w>(&'w mut Fake);
+
+impl Affinities for Released<'_> {
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
+        Ok(self.0.bounds_of(thread))
+    }
+
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
+        self.0.bound_to(masks, since, true)
+    }
+
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+        let orders = Orders {
+            affinities: vec![order.clone()],
+            pages: Vec::new(),
+        };
+        self.0.apply(&orders).affinities.remove(0).result
+    }
+
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+}
+
+#[test]
+fn a_stop_ends_where_threads_are_started_all_the_time_and_says_how_the_rest_is_given_back() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1);
+    let daemons: Vec<_> = (10..50).map(|number| daemon(&mut world, number)).collect();
+    world.unseen = daemons.iter().map(|daemon| daemon.id).collect();
+    world = world.scripted(move |interval, world| {
+        if interval == 4 {
+            world.starts.clone_from(&daemons);
+            world.search_takes = Duration::from_secs(1);
+        }
+    });
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(Some(journal(&directory)));
+    let summary = herd.run(&GO).unwrap();
+    let took = world.now();
+    assert!(took > Duration::from_secs(10), "{took:?}");
+    assert!(took <= Duration::from_secs(13), "{took:?}");
+    let restored = summary.totals.restored.unwrap();
+    let told = summary.notices.join("\n");
+    for part in [
+        "this goes on for at most 10 s".to_owned(),
+        format!("{restored} of them were restored, but some may be left"),
+        "stop what starts them, and run `numaherd release`".to_owned(),
+    ] {
+        assert!(told.contains(&part), "{part:?} in {told}");
+    }
+    let path = journal_path(&directory);
+    assert!(owed(&path, "this boot").unwrap() > 0);
+    let left = |world: &Fake| {
+        let masks = world.masks();
+        masks.values().filter(|mask| **mask == cpus("4-7")).count()
+    };
+    assert!(left(&world) > 0);
+    // What starts them is stopped.
+    world.starts.clear();
+    let mut journal = journal(&directory);
+    let report = journal.restore(&mut Released(&mut world));
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_eq!(left(&world), 0);
+    journal.close().unwrap();
+    assert!(!path.exists(), "nothing is owed");
+}
+
+#[test]
+fn those_who_end_before_they_can_be_looked_at_do_not_hide_whom_they_have_started() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 2 {
+            let daemon = daemon(world, 9);
+            // Who was placed ends, and is in no snapshot any more.
+            world.unseen = vec![daemon.id, tid(1)];
+            world.threads.retain(|thread| thread.id != tid(1));
+            world.threads.push(daemon);
+            world.misses = 1;
+        }
+        if interval == 4 {
+            assert_eq!(world.masks()[&tid(9)], cpus("0-7"), "an interval later");
+        }
+    });
+    daemon(&mut world, 9);
+    let placing = policy(everyone_to(5));
+    let herd = Herd::new(&mut world, placing);
+    herd.run(&GO).unwrap();
+    assert_eq!(world.misses, 0);
+}
+
+#[test]
+fn a_stop_looks_until_nobody_has_ended_before_he_could_be_looked_at() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 4 {
+            let daemon = daemon(world, 9);
+            world.unseen = vec![daemon.id];
+            world.threads.push(daemon);
+            world.misses = 3;
+        }
+    });
+    daemon(&mut world, 9);
+    let placing = policy(everyone_to(5));
+    let herd = Herd::new(&mut world, placing);
+    herd.run(&GO).unwrap();
+    assert!(world.masks().values().all(|mask| *mask == cpus("0-7")));
+}
+
+#[test]
+fn a_thread_stays_in_the_journal_until_its_heirs_have_been_looked_for() {
+    let directory = TempDir::new().unwrap();
+    let path = journal_path(&directory);
+    let owed = move || owed(&path, "this boot").unwrap();
+    let mut world = fake(2).scripted(move |interval, world| match interval {
+        2 => world.unseen = vec![tid(1)],
+        // It is back by now, and what it may have started just before is known at the end of this interval.
+        3 => assert_eq!(owed(), 2),
+        4 => assert_eq!(owed(), 1),
+        _ => {}
+    });
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    Herd::new(&mut world, placing)
+        .journal(journal)
+        .run(&GO)
+        .unwrap();
+}
