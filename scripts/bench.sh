@@ -5,6 +5,8 @@
 #   decide     dino deciding, for growing numbers of threads (target 0.5 ms for 1,000, 50 ms for 100,000)
 #   tick       one tick of `run` over 1,000 live threads, beside a refresh of `top` and `pidstat` (target 2 ms of CPU
 #              for threads that sleep, 20 ms for threads that wake)
+#   rest       what leaving `run` on costs over 1,001 threads, asleep and waking, for two minutes each, beside `top` and
+#              `pidstat` (target 0.2 % of a core and 20 MB of ledger an hour, 1 % of a core)
 #   memory     memory of `run` for each thread (target 512 MB for 100,000)
 #   interval   one interval of the loop, with and without a ledger
 #   accesses   the hardware model, accesses per second
@@ -22,6 +24,7 @@ cargo bench --locked -p numaherd-policy --bench n_mass
 cargo bench --locked -p numaherd-model --bench epochs
 cargo bench --locked -p numaherd-host --bench tick
 cargo bench --locked -p numaherd --bench memory
+cargo bench --locked -p numaherd --bench rest
 cargo bench --locked -p numaherd-herd --bench interval
 cargo bench --locked -p numaherd-hardware --bench accesses
 cargo bench --locked -p numaherd-show --bench replay

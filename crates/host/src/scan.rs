@@ -15,7 +15,7 @@
 //!
 //! Folders of threads are listed only when a process says that it has another number of them, or when one of them has
 //! ended. What others may change, but seldom do, is looked at every [`SELDOM`] ticks: cgroups, allowed nodes, masks of processes
-//! that sleep; cgroup and scheduling class of a thread that sleeps every [`ASLEEP`]. Where the kernel does not tell the time of a process (a captured
+//! that sleep; cgroup and scheduling class of a thread that sleeps every [`ASLEEP`], or [`RESTING`] if its whole process does. Where the kernel does not tell the time of a process (a captured
 //! tree), all threads are looked at in each tick.
 //!
 //! A process's number may be used again while its files are read by path. What was read of a process is
@@ -45,6 +45,8 @@ const SELDOM: u64 = 16;
 /// Ticks between two looks at a thread that sleeps, at most (chosen here: 16 of 1,000 threads a tick). A multiple of
 /// [`SELDOM`].
 const ASLEEP: u64 = 64;
+/// The same where its whole process sleeps (chosen here: 4 of 1,000 threads a tick). A multiple of [`ASLEEP`].
+const RESTING: u64 = 256;
 /// The part of an interval that threads of a process may have run without being looked at (chosen here: a hundredth).
 const UNSEEN: u64 = 100;
 /// Threads whose files stay open, at most (chosen here: some 40 MB of the kernel's memory).
@@ -97,7 +99,7 @@ pub(crate) struct Scanner {
     buffer: Vec<u8>,
     mask: Vec<u64>,
     unreadable: usize,
-    /// Threads whose files are open.
+    /// Threads whose files are open, counted every [`SELDOM`] scans; those that were opened since are added.
     open: usize,
 }
 
@@ -188,8 +190,10 @@ impl Scanner {
     ) -> std::io::Result<Vec<String>> {
         self.scan += 1;
         self.unreadable = 0;
-        let threads = self.watched.values().flat_map(|p| p.threads.values());
-        self.open = threads.filter(|thread| thread.stat.is_some()).count();
+        if self.scan.is_multiple_of(SELDOM) {
+            let threads = self.watched.values().flat_map(|p| p.threads.values());
+            self.open = threads.filter(|thread| thread.stat.is_some()).count();
+        }
         self.cpusets.begin(online);
         let rules = self.groups.now();
         let regroup = !Arc::ptr_eq(&self.rules, &rules);

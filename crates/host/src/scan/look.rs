@@ -9,7 +9,7 @@ use std::sync::Arc;
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{Tag, Thread, ThreadId, Unmanaged};
 
-use super::{ASLEEP, MOST_OPEN, Scanner, Tick, UNSEEN, Watched};
+use super::{ASLEEP, MOST_OPEN, RESTING, Scanner, Tick, UNSEEN, Watched};
 use crate::assignments::Owner;
 use crate::cpusets::CpusetNumber;
 use crate::files::Root;
@@ -53,9 +53,9 @@ impl WatchedThread {
         self.has_new_mask = true;
     }
 
-    /// Whether it is its turn, which comes however long it sleeps.
-    fn has_turn(&self, scan: u64) -> bool {
-        (scan + u64::from(self.id.tid)).is_multiple_of(ASLEEP)
+    /// Whether it is its turn, which comes once in so many scans however long it sleeps.
+    fn has_turn(&self, scan: u64, once_in: u64) -> bool {
+        (scan + u64::from(self.id.tid)).is_multiple_of(once_in)
     }
 
     /// Whether it is to be looked at in a scan, by how long it had slept when it last was.
@@ -84,8 +84,9 @@ impl Scanner {
         let mut siblings = None;
         if !process.has_slept {
             let all = before.is_none() || threads.len() == 1;
-            let is_due =
-                |thread: &WatchedThread| all || thread.is_due(scan) || thread.has_turn(scan);
+            let is_due = |thread: &WatchedThread| {
+                all || thread.is_due(scan) || thread.has_turn(scan, ASLEEP)
+            };
             self.look_at_some(tick, process, &mut threads, &mut siblings, is_due);
             if let Some(told_ns) = process.told_ns {
                 let seen_ns: u64 = threads.values().map(|thread| thread.ran_ns).sum();
@@ -100,7 +101,7 @@ impl Scanner {
         threads.retain(|_, thread| {
             if thread.looked_in == scan {
                 true
-            } else if process.has_slept && thread.has_turn(scan) {
+            } else if process.has_slept && thread.has_turn(scan, RESTING) {
                 self.look_or_forget(tick, process, thread, &mut siblings)
             } else {
                 self.pass_over(tick, process, thread, &mut siblings)

@@ -264,7 +264,7 @@ fn only_threads_that_run_hold_files() {
     sleepers.run(9, SECOND_NS / 2);
     sleepers.scan();
     assert_eq!(open(&sleepers), 1);
-    for _ in 0..3 * ASLEEP {
+    for _ in 0..2 * RESTING {
         sleepers.scan();
     }
     assert_eq!(open(&sleepers), 0);
