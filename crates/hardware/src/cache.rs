@@ -129,6 +129,24 @@ impl PrivateCache {
     }
 }
 
+/// The private caches of a core.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    pub(crate) l1: PrivateCache,
+    pub(crate) l2: Option<PrivateCache>,
+}
+
+impl Caches {
+    /// Those of a machine's cores, empty.
+    pub(crate) fn new(config: &config::Config) -> Self {
+        let private = |shape| PrivateCache::new(shape, config.line_bytes);
+        Self {
+            l1: private(&config.l1),
+            l2: config.l2.as_ref().map(private),
+        }
+    }
+}
+
 /// Whether a word holds the line of this key, in any state.
 #[inline]
 fn holds(word: u64, key: u64) -> bool {

@@ -43,6 +43,9 @@ pub struct Config {
     pub llc: Cache,
     /// TLBs of each core; absent where translation costs nothing.
     pub tlb: Option<Tlb>,
+    /// Which of the cores are SMT siblings; absent where each is a core of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smt: Option<Smt>,
     /// Memory domain of each core.
     pub domain_of_core: Vec<usize>,
     /// Node of each memory domain.
@@ -70,6 +73,19 @@ pub struct Cache {
     pub ways: usize,
     /// From a request to the data when they are here, in ns.
     pub hit_ns: f64,
+}
+
+/// Cores that are threads of one core: they share its issue slots, its requests in flight and its
+/// private caches. TLBs and prefetchers stay each thread's own.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Smt {
+    /// The core that each entry of [`Config::domain_of_core`] is a thread of, counted from 0 without
+    /// gaps.
+    pub core_of_thread: Vec<usize>,
+    /// What two siblings get done together, in what one does alone: from 1 (each half as much) to 2
+    /// (all that two cores do, in what concerns issue slots).
+    pub throughput: f64,
 }
 
 /// Size of a stream prefetcher.
@@ -117,6 +133,7 @@ impl Config {
                 hit_ns: 15.0,
             },
             tlb: None,
+            smt: None,
             domain_of_core: (0..nodes * cores_per_node)
                 .map(|core| core / cores_per_node)
                 .collect(),
@@ -136,6 +153,21 @@ impl Config {
     /// Number of cores.
     pub fn cores(&self) -> usize {
         self.domain_of_core.len()
+    }
+
+    /// Number of cores, SMT siblings counted as one.
+    pub(crate) fn physical_cores(&self) -> usize {
+        let smt = self.smt.as_ref();
+        smt.map_or(self.cores(), |smt| {
+            smt.core_of_thread.iter().max().map_or(0, |last| last + 1)
+        })
+    }
+
+    /// The core that a core is a thread of.
+    pub(crate) fn physical_core(&self, thread: usize) -> usize {
+        self.smt
+            .as_ref()
+            .map_or(thread, |smt| smt.core_of_thread[thread])
     }
 
     /// Number of memory domains.
@@ -210,6 +242,7 @@ impl Config {
             tlb.validate(line)?;
         }
         self.validate_shape()?;
+        self.validate_smt()?;
         self.validate_links()
     }
 
@@ -252,6 +285,29 @@ impl Config {
             bandwidth(&format!("controller_gb_per_s[{node}]"), gb_per_s)?;
         }
         Ok(())
+    }
+
+    fn validate_smt(&self) -> Result<(), HardwareError> {
+        let Some(smt) = &self.smt else { return Ok(()) };
+        let throughput = smt.throughput;
+        let in_reach = (1.0..=2.0).contains(&throughput);
+        check("smt.throughput", throughput, in_reach, "from 1 to 2")?;
+        let (given, cores) = (smt.core_of_thread.len(), self.cores());
+        let what = "the length of smt.core_of_thread";
+        let must = format!("{cores}, the number of cores");
+        check(what, given as f64, given == cores, must)?;
+        let mut domains = vec![None; cores];
+        for (thread, &core) in smt.core_of_thread.iter().enumerate() {
+            let what = format!("smt.core_of_thread[{thread}]");
+            in_range(what.clone(), core, cores, "cores")?;
+            let domain = self.domain_of_core[thread];
+            let own = *domains[core].get_or_insert(domain) == domain;
+            check(what, core as f64, own, "a core of the same memory domain")?;
+        }
+        let gap = domains.iter().position(Option::is_none).unwrap_or(cores);
+        let last = domains.iter().rposition(Option::is_some).unwrap_or(0);
+        let must = format!("without gaps: core {gap} has no thread");
+        check("smt.core_of_thread", last as f64, last < gap, must)
     }
 
     fn validate_links(&self) -> Result<(), HardwareError> {
@@ -435,6 +491,49 @@ mod tests {
         for (expected, said) in cases {
             assert_eq!(said, expected);
         }
+    }
+
+    #[test]
+    fn siblings_that_cannot_be_are_refused() {
+        let smt = |throughput: f64, core_of_thread: &[usize]| {
+            let core_of_thread = core_of_thread.to_vec();
+            said(|c| {
+                c.smt = Some(Smt {
+                    core_of_thread,
+                    throughput,
+                });
+            })
+        };
+        for (said, expected) in [
+            (
+                smt(2.5, &[0, 0, 1, 1]),
+                "smt.throughput is 2.5; it must be from 1 to 2",
+            ),
+            (
+                smt(1.5, &[0, 0, 1]),
+                "the length of smt.core_of_thread is 3; it must be 4, the number of cores",
+            ),
+            (
+                smt(1.5, &[0, 0, 1, 4]),
+                "smt.core_of_thread[3] is 4; it must be below 4, the number of cores",
+            ),
+            (
+                smt(1.5, &[0, 1, 1, 2]),
+                "smt.core_of_thread[2] is 1; it must be a core of the same memory domain",
+            ),
+            (
+                smt(1.5, &[0, 0, 2, 2]),
+                "smt.core_of_thread is 2; it must be without gaps: core 1 has no thread",
+            ),
+        ] {
+            assert_eq!(said, expected);
+        }
+        let mut apart = good();
+        apart.smt = Some(Smt {
+            core_of_thread: vec![0, 0, 1, 1],
+            throughput: 1.0,
+        });
+        assert_eq!(apart.validate(), Ok(()));
     }
 
     #[test]

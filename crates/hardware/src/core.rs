@@ -1,11 +1,12 @@
 //! A core: its TLBs, its private caches, its prefetcher, its time and its counts.
 //!
-//! A core belongs to one host thread at a time and takes no locks on a hit.
+//! A core belongs to one host thread at a time and takes no locks on a hit. The private caches of
+//! SMT siblings are the exception: they are one's and the other's, behind a lock.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::TlbManagement;
-use crate::cache::{PrivateCache, State};
+use crate::cache::{Caches, State};
 use crate::config::picoseconds;
 use crate::machine::{Inbox, Machine, Message, Reply, Source};
 use crate::mmu::{Fill, Lookup, Mmu};
@@ -110,16 +111,30 @@ impl Counts {
     }
 }
 
-/// One core of a [`Machine`].
+/// One core of a [`Machine`], or with SMT one thread of a core.
 #[derive(Debug)]
 pub struct Core {
+    private: Private,
+    thread: Thread,
+}
+
+/// Who has the private caches.
+#[derive(Debug)]
+enum Private {
+    /// This core alone.
+    Own(Caches),
+    /// It and its siblings.
+    Shared(Arc<Mutex<Caches>>),
+}
+
+/// A core without its private caches.
+#[derive(Debug)]
+struct Thread {
     core: usize,
     domain: usize,
     node: usize,
     inbox: Arc<Inbox>,
     mmu: Option<Mmu>,
-    l1: PrivateCache,
-    l2: Option<PrivateCache>,
     l2_ps: u64,
     prefetcher: Option<Prefetcher>,
     clock: Clock,
@@ -135,25 +150,27 @@ impl Core {
     /// When the machine has no such core.
     pub fn new(machine: &Machine, core: usize) -> Self {
         let config = &machine.config;
-        let private = |shape| PrivateCache::new(shape, config.line_bytes);
-        Self {
-            core,
+        let thread = Thread {
+            core: config.physical_core(core),
             domain: config.domain_of_core[core],
             node: config.node_of_core(core),
-            inbox: machine.inbox(core),
+            inbox: machine.inbox(config.physical_core(core)),
             mmu: config.tlb.as_ref().map(Mmu::new),
-            l1: private(&config.l1),
-            l2: config.l2.as_ref().map(private),
             l2_ps: config.l2.map_or(0, |l2| picoseconds(l2.hit_ns)),
             prefetcher: config
                 .prefetch
                 .map(|shape| Prefetcher::new(shape, config.line_bytes)),
-            clock: Clock::new(config),
+            clock: Clock::new(config, machine.siblings(core)),
             counts: Counts {
                 fetches_from: vec![0; config.nodes()],
                 ..Counts::default()
             },
-        }
+        };
+        let private = match machine.shared_caches(thread.core) {
+            Some(caches) => Private::Shared(caches),
+            None => Private::Own(Caches::new(config)),
+        };
+        Self { private, thread }
     }
 
     /// Makes a data access. `detail` is asked for only beyond the first-level cache; None means
@@ -165,46 +182,14 @@ impl Core {
         access: Access,
         detail: impl FnOnce() -> Detail,
     ) -> Option<Miss> {
-        if self.inbox.is_pending() {
-            self.read_messages();
-        }
-        self.counts.accesses += 1;
-        self.counts.stores += u64::from(access.store);
-        let line = access.physical_address >> machine.line_shift;
-        match self.l1.find(line) {
-            Some(State::Modified) => None,
-            Some(_) if !access.store => None,
-            state => self.beyond_first_level(machine, access, line, state, detail()),
-        }
-    }
-
-    /// Makes an access for which the first-level cache has no line, or one in a state that does not do.
-    fn beyond_first_level(
-        &mut self,
-        machine: &Machine,
-        access: Access,
-        line: u64,
-        state: Option<State>,
-        detail: Detail,
-    ) -> Option<Miss> {
-        let stalled = self.clock.stalled_ps();
-        let fetch = match state {
-            Some(state) => {
-                self.write(machine, access, line, state, detail);
-                None
+        let thread = &mut self.thread;
+        match &mut self.private {
+            Private::Own(caches) => thread.access(caches, machine, access, detail),
+            Private::Shared(caches) => {
+                let mut caches = caches.lock().unwrap_or_else(PoisonError::into_inner);
+                thread.access(&mut caches, machine, access, detail)
             }
-            None => {
-                let Some(home) = machine.memory.node_of(access.physical_address) else {
-                    self.counts.outside_memory += 1;
-                    return None;
-                };
-                self.miss(machine, access, line, home, detail)
-            }
-        };
-        Some(Miss {
-            stalled_ps: self.clock.stalled_ps() - stalled,
-            fetch,
-        })
+        }
     }
 
     /// Translates the page of an access that is about to be made with [`Core::access`].
@@ -220,12 +205,128 @@ impl Core {
         virtual_address: u64,
         instructions: impl FnOnce() -> u64,
     ) -> Option<Translation> {
-        let fill = match self.mmu.as_mut()?.look_up(page) {
+        let fill = match self.thread.mmu.as_mut()?.look_up(page) {
             Lookup::First => return None,
             Lookup::Second => None,
             Lookup::Miss(fill) => Some(fill),
         };
-        Some(self.wait(machine, fill, virtual_address, instructions()))
+        Some(
+            self.thread
+                .wait(machine, fill, virtual_address, instructions()),
+        )
+    }
+
+    /// Keeps the core from its program for a time, in picoseconds, as an interrupt or a handler in
+    /// software does. What is in flight goes on.
+    pub fn hold(&mut self, instructions: u64, ps: u64) {
+        self.thread.clock.hold(instructions, ps);
+    }
+
+    /// Its TLBs, if the machine has any.
+    pub fn mmu(&self) -> Option<&Mmu> {
+        self.thread.mmu.as_ref()
+    }
+
+    /// Its TLBs, to invalidate translations.
+    pub fn mmu_mut(&mut self) -> Option<&mut Mmu> {
+        self.thread.mmu.as_mut()
+    }
+
+    /// The core's time after this many instructions, in picoseconds, waits included.
+    pub fn now_ps(&mut self, instructions: u64) -> u64 {
+        self.thread.clock.now(instructions)
+    }
+
+    /// Lets the core's time pass idly until `time_ps`, if it is not there yet.
+    pub fn idle_until(&mut self, instructions: u64, time_ps: u64) {
+        self.thread.clock.idle_until(instructions, time_ps);
+    }
+
+    /// Time for which the core was held up by its accesses, in picoseconds, as far as
+    /// [`Core::now_ps`] was last asked.
+    pub fn stalled_ps(&self) -> u64 {
+        self.thread.clock.stalled_ps()
+    }
+
+    /// Time that instructions took longer because SMT siblings executed theirs, in picoseconds, as far
+    /// as [`Core::now_ps`] was last asked.
+    pub fn yielded_ps(&self) -> u64 {
+        self.thread.clock.yielded_ps()
+    }
+
+    /// Says that the core has nothing to do until [`Core::idle_until`]: SMT siblings have it to
+    /// themselves. To be called after [`Core::now_ps`].
+    pub fn rests(&mut self) {
+        self.thread.clock.rests();
+    }
+
+    /// Time with at least one of [`Counts::uncore_requests`] outstanding, in picoseconds (BRM §3.1: t').
+    pub fn outstanding_ps(&self) -> u64 {
+        self.thread.clock.busy_ps()
+    }
+
+    /// Whether other cores have something to tell it, which its next access will hear.
+    #[inline]
+    pub fn has_messages(&self) -> bool {
+        self.thread.inbox.is_pending()
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> &Counts {
+        &self.thread.counts
+    }
+}
+
+impl Thread {
+    #[inline]
+    fn access(
+        &mut self,
+        caches: &mut Caches,
+        machine: &Machine,
+        access: Access,
+        detail: impl FnOnce() -> Detail,
+    ) -> Option<Miss> {
+        if self.inbox.is_pending() {
+            self.read_messages(caches);
+        }
+        self.counts.accesses += 1;
+        self.counts.stores += u64::from(access.store);
+        let line = access.physical_address >> machine.line_shift;
+        match caches.l1.find(line) {
+            Some(State::Modified) => None,
+            Some(_) if !access.store => None,
+            state => self.beyond_first_level(caches, machine, access, line, state, detail()),
+        }
+    }
+
+    /// Makes an access for which the first-level cache has no line, or one in a state that does not do.
+    fn beyond_first_level(
+        &mut self,
+        caches: &mut Caches,
+        machine: &Machine,
+        access: Access,
+        line: u64,
+        state: Option<State>,
+        detail: Detail,
+    ) -> Option<Miss> {
+        let stalled = self.clock.stalled_ps();
+        let fetch = match state {
+            Some(state) => {
+                self.write(caches, machine, access, line, state, detail);
+                None
+            }
+            None => {
+                let Some(home) = machine.memory.node_of(access.physical_address) else {
+                    self.counts.outside_memory += 1;
+                    return None;
+                };
+                self.miss(caches, machine, access, line, home, detail)
+            }
+        };
+        Some(Miss {
+            stalled_ps: self.clock.stalled_ps() - stalled,
+            fetch,
+        })
     }
 
     /// Charges a translation beyond the first level.
@@ -256,65 +357,18 @@ impl Core {
         }
     }
 
-    /// Keeps the core from its program for a time, in picoseconds, as an interrupt or a handler in
-    /// software does. What is in flight goes on.
-    pub fn hold(&mut self, instructions: u64, ps: u64) {
-        self.clock.hold(instructions, ps);
-    }
-
-    /// Its TLBs, if the machine has any.
-    pub fn mmu(&self) -> Option<&Mmu> {
-        self.mmu.as_ref()
-    }
-
-    /// Its TLBs, to invalidate translations.
-    pub fn mmu_mut(&mut self) -> Option<&mut Mmu> {
-        self.mmu.as_mut()
-    }
-
-    /// The core's time after this many instructions, in picoseconds, waits included.
-    pub fn now_ps(&mut self, instructions: u64) -> u64 {
-        self.clock.now(instructions)
-    }
-
-    /// Lets the core's time pass idly until `time_ps`, if it is not there yet.
-    pub fn idle_until(&mut self, instructions: u64, time_ps: u64) {
-        self.clock.idle_until(instructions, time_ps);
-    }
-
-    /// Time for which the core was held up by its accesses, in picoseconds, as far as
-    /// [`Core::now_ps`] was last asked.
-    pub fn stalled_ps(&self) -> u64 {
-        self.clock.stalled_ps()
-    }
-
-    /// Time with at least one of [`Counts::uncore_requests`] outstanding, in picoseconds (BRM §3.1: t').
-    pub fn outstanding_ps(&self) -> u64 {
-        self.clock.busy_ps()
-    }
-
-    /// Whether other cores have something to tell it, which its next access will hear.
-    #[inline]
-    pub fn has_messages(&self) -> bool {
-        self.inbox.is_pending()
-    }
-
-    /// What it has done.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
     /// First store to a line that a private cache holds, but not yet for writing.
     fn write(
         &mut self,
+        caches: &mut Caches,
         machine: &Machine,
         access: Access,
         line: u64,
         state: State,
         detail: Detail,
     ) {
-        self.l1.set_state(line, State::Modified);
-        if let Some(l2) = &mut self.l2 {
+        caches.l1.set_state(line, State::Modified);
+        if let Some(l2) = &mut caches.l2 {
             l2.set_state(line, State::Modified);
         }
         if state == State::Exclusive {
@@ -347,6 +401,7 @@ impl Core {
 
     fn miss(
         &mut self,
+        caches: &mut Caches,
         machine: &Machine,
         access: Access,
         line: u64,
@@ -355,18 +410,19 @@ impl Core {
     ) -> Option<Fetch> {
         self.counts.l1_miss += 1;
         let issue = self.issue(access, detail);
-        let state = self.l2.as_mut().and_then(|l2| l2.find(line));
+        let state = caches.l2.as_mut().and_then(|l2| l2.find(line));
         let (latency, fetch) = match state {
             Some(state) => {
-                self.l1.insert(line, state);
+                caches.l1.insert(line, state);
                 if access.store && state != State::Modified {
-                    self.write(machine, access, line, state, detail);
+                    self.write(caches, machine, access, line, state, detail);
                     return None;
                 }
                 (self.l2_ps, None)
             }
             None => {
-                let (latency, fetch) = self.beyond(machine, line, home, access.store, issue);
+                let (latency, fetch) =
+                    self.beyond(caches, machine, line, home, access.store, issue);
                 self.clock.outstanding(issue, issue + latency);
                 (latency, fetch)
             }
@@ -381,6 +437,7 @@ impl Core {
     /// from if from beyond.
     fn beyond(
         &mut self,
+        caches: &mut Caches,
         machine: &Machine,
         line: u64,
         home: usize,
@@ -395,8 +452,8 @@ impl Core {
             .and_then(|prefetcher| prefetcher.take(line));
         let reply = machine.request(self.core, self.domain, line, store);
         self.settle_reply(machine, &reply, line, issue);
-        self.l1.insert(line, reply.state);
-        if let Some(l2) = &mut self.l2 {
+        caches.l1.insert(line, reply.state);
+        if let Some(l2) = &mut caches.l2 {
             l2.insert(line, reply.state);
         }
         let (latency_ps, node) = match reply.source {
@@ -487,10 +544,10 @@ impl Core {
     }
 
     #[cold]
-    fn read_messages(&mut self) {
+    fn read_messages(&self, caches: &mut Caches) {
         let messages = self.inbox.read();
-        let mut caches = [Some(&mut self.l1), self.l2.as_mut()];
-        for cache in caches.iter_mut().flatten() {
+        let Caches { l1, l2 } = caches;
+        for cache in [Some(l1), l2.as_mut()].into_iter().flatten() {
             if messages.drop_all {
                 cache.clear();
             }

@@ -6,6 +6,7 @@
 
 mod any_sequences;
 mod residency;
+mod siblings;
 mod translations;
 
 use numaherd_topology::Link;

@@ -21,7 +21,8 @@
 //!
 //! What is modelled how: TLBs in `tlb` and `mmu`, the IPM unit in `ipm`, private caches in `cache`,
 //! the shared cache in `llc`, coherence in `directory` and `machine`, controllers and links in
-//! `bandwidth` and `network`, the stream prefetcher in `prefetch`, overlap of misses in `time`.
+//! `bandwidth` and `network`, the stream prefetcher in `prefetch`, overlap of misses in `time`, what SMT
+//! siblings take from each other in `smt`.
 //!
 //! Not modelled: instruction fetches and their TLBs, the memory accesses of page walks (a walk has a
 //! fixed cost) and of the IPM unit (they are counted), row buffers and refresh of the memory chips, requests without data on links, write-combining. Below saturation latency rises by
@@ -42,13 +43,14 @@ mod mmu;
 mod network;
 mod page;
 mod prefetch;
+mod smt;
 mod time;
 mod tlb;
 
 #[cfg(test)]
 mod known_sequences;
 
-pub use config::{Cache, Config, Prefetch, Tlb, TlbLevel};
+pub use config::{Cache, Config, Prefetch, Smt, Tlb, TlbLevel};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
 pub use error::HardwareError;
 pub use ipm::{

@@ -24,13 +24,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Orderi
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::HardwareError;
-use crate::cache::State;
+use crate::cache::{Caches, State};
 use crate::config::{Config, picoseconds};
 use crate::directory::{Directory, Holder};
 use crate::error::check;
 use crate::llc::Llc;
 use crate::memory::Memory;
 use crate::network::Network;
+use crate::smt::{Doing, Siblings};
 
 /// The shared part of a machine. Every core may use it at once.
 pub struct Machine {
@@ -41,8 +42,14 @@ pub struct Machine {
     pub(crate) llc_ps: u64,
     directory: Directory,
     llcs: Vec<Llc>,
+    /// What a core and its SMT siblings have together, by the number of the core that they are
+    /// threads of; where there are none, each is that core itself.
     inboxes: Vec<Arc<Inbox>>,
+    shared_caches: Vec<Arc<Mutex<Caches>>>,
+    domain_of_physical: Vec<usize>,
     cores_of_domain: Vec<Vec<usize>>,
+    /// What each core, or SMT thread, tells its siblings.
+    doing: Vec<Arc<Doing>>,
 }
 
 impl std::fmt::Debug for Machine {
@@ -178,10 +185,15 @@ impl Machine {
             needed <= nodes,
             must,
         )?;
-        let mut cores_of_domain = vec![Vec::new(); config.domains()];
+        let mut domain_of_physical = vec![0; config.physical_cores()];
         for (core, &domain) in config.domain_of_core.iter().enumerate() {
+            domain_of_physical[config.physical_core(core)] = domain;
+        }
+        let mut cores_of_domain = vec![Vec::new(); config.domains()];
+        for (core, &domain) in domain_of_physical.iter().enumerate() {
             cores_of_domain[domain].push(core);
         }
+        let (has_siblings, cores) = (config.smt.is_some(), domain_of_physical.len());
         Ok(Self {
             network: Network::new(&config)?,
             line_shift: config.line_bytes.trailing_zeros(),
@@ -190,8 +202,13 @@ impl Machine {
             llcs: (0..config.domains())
                 .map(|_| Llc::new(&config.llc, config.line_bytes))
                 .collect(),
-            inboxes: (0..config.cores()).map(|_| Arc::default()).collect(),
+            inboxes: (0..cores).map(|_| Arc::default()).collect(),
+            shared_caches: (0..if has_siblings { cores } else { 0 })
+                .map(|_| Arc::new(Mutex::new(Caches::new(&config))))
+                .collect(),
+            domain_of_physical,
             cores_of_domain,
+            doing: (0..config.cores()).map(|_| Arc::default()).collect(),
             memory,
             config,
         })
@@ -215,6 +232,25 @@ impl Machine {
 
     pub(crate) fn inbox(&self, core: usize) -> Arc<Inbox> {
         Arc::clone(&self.inboxes[core])
+    }
+
+    /// The caches that SMT siblings share; None where there are no siblings.
+    pub(crate) fn shared_caches(&self, core: usize) -> Option<Arc<Mutex<Caches>>> {
+        self.shared_caches.get(core).map(Arc::clone)
+    }
+
+    /// The SMT siblings of a core's thread.
+    pub(crate) fn siblings(&self, thread: usize) -> Option<Siblings> {
+        let smt = self.config.smt.as_ref()?;
+        let core = smt.core_of_thread[thread];
+        let is_sibling = |&other: &usize| other != thread && smt.core_of_thread[other] == core;
+        let others = (0..self.doing.len()).filter(is_sibling);
+        let others = others.map(|other| Arc::clone(&self.doing[other])).collect();
+        Some(Siblings::new(
+            smt.throughput,
+            Arc::clone(&self.doing[thread]),
+            others,
+        ))
     }
 
     /// Gets a line that is not in the core's private caches.
@@ -299,7 +335,7 @@ impl Machine {
             _ if store => Holder::Core(core),
             Holder::None => Holder::Core(core),
             Holder::Core(other) if other == core => Holder::Core(core),
-            Holder::Core(other) if self.config.domain_of_core[other] == domain => {
+            Holder::Core(other) if self.domain_of_physical[other] == domain => {
                 Holder::Domain(domain)
             }
             Holder::Domain(other) if other == domain => Holder::Domain(domain),
@@ -380,7 +416,7 @@ impl Machine {
                 } else {
                     self.inboxes[other].send(Message::Share(line));
                 }
-                in_domain(self.config.domain_of_core[other], &mut others);
+                in_domain(self.domain_of_physical[other], &mut others);
             }
             Holder::Domain(concerned) => {
                 if store {

@@ -19,8 +19,13 @@
 //!    on it (rule 5); a store, too, cannot leave the core without it. A TLB miss handler in
 //!    software stops the core for its whole time, while what is in flight goes on.
 //!
+//! 7. Where SMT siblings compute too, instructions take longer, and what they have in flight leaves less
+//!    room (see `smt`).
+//!
 //! Not seen: dependence through anything but an address in memory, such as an index that is
 //! scaled, or a pointer kept in a register since long before.
+
+use crate::smt::Siblings;
 
 /// One request beyond the first-level cache.
 #[derive(Clone, Copy, Debug)]
@@ -47,10 +52,13 @@ pub(crate) struct Clock {
     /// Until when requests beyond the private caches were outstanding, and for how long in all.
     busy_until_ps: u64,
     busy_ps: u64,
+    siblings: Option<Siblings>,
+    /// What siblings took of the issue slots.
+    yielded_ps: u64,
 }
 
 impl Clock {
-    pub(crate) fn new(config: &crate::Config) -> Self {
+    pub(crate) fn new(config: &crate::Config, siblings: Option<Siblings>) -> Self {
         Self {
             ps_per_instruction: config.picoseconds_per_instruction,
             window: config.reorder_window_instructions,
@@ -61,6 +69,8 @@ impl Clock {
             flights: Vec::with_capacity(config.in_flight_per_core),
             busy_until_ps: 0,
             busy_ps: 0,
+            siblings,
+            yielded_ps: 0,
         }
     }
 
@@ -79,11 +89,32 @@ impl Clock {
         for index in 0..self.flights.len() {
             let flight = self.flights[index];
             if flight.blocks_at <= instructions {
+                self.compute(flight.blocks_at);
                 let blocked = self.at(flight.blocks_at);
                 self.stall(flight.done_ps.saturating_sub(blocked));
             }
         }
+        self.compute(instructions);
         self.at(instructions)
+    }
+
+    /// Executes up to this many instructions, slower while siblings compute.
+    #[inline]
+    fn compute(&mut self, instructions: u64) {
+        let Some(siblings) = &mut self.siblings else {
+            return;
+        };
+        let yielded = siblings.compute(instructions, self.ps_per_instruction);
+        self.base_ps += yielded;
+        self.yielded_ps += yielded;
+        siblings.reaches(self.base_ps + instructions * self.ps_per_instruction);
+    }
+
+    /// Has nothing to do from the time on that was asked for last.
+    pub(crate) fn rests(&mut self) {
+        if let Some(siblings) = &mut self.siblings {
+            siblings.rests();
+        }
     }
 
     /// Stops the core for a time; what is in flight goes on.
@@ -97,13 +128,16 @@ impl Clock {
         let now = self.now(instructions);
         self.base_ps += time_ps.saturating_sub(now);
         self.land(now.max(time_ps), 0);
+        if let (Some(siblings), true) = (&mut self.siblings, time_ps > now) {
+            siblings.begins(time_ps);
+        }
     }
 
     /// When an access to `address`, made after this many instructions, goes out.
     pub(crate) fn issue(&mut self, instructions: u64, address: u64) -> u64 {
         let mut now = self.now(instructions);
         let mut data = self.land(now, address);
-        if self.flights.len() >= self.in_flight {
+        while self.flights.len() >= self.room() {
             let first = self
                 .flights
                 .iter()
@@ -115,6 +149,12 @@ impl Clock {
             data = self.land(now, address);
         }
         data.max(now)
+    }
+
+    /// Requests that may be in flight.
+    fn room(&self) -> usize {
+        let siblings = self.siblings.as_ref();
+        siblings.map_or(self.in_flight, |siblings| siblings.leave(self.in_flight))
     }
 
     /// Forgets what has arrived by `now`. Returns when the data arrive that `address` depends on,
@@ -144,6 +184,10 @@ impl Clock {
         } else {
             instructions + self.window
         };
+        if let Some(siblings) = &mut self.siblings {
+            let now = self.base_ps + instructions * self.ps_per_instruction;
+            siblings.fly(done_ps.saturating_sub(now));
+        }
         self.flights.push(Flight {
             done_ps,
             blocks_at,
@@ -161,6 +205,10 @@ impl Clock {
         self.stalled_ps
     }
 
+    pub(crate) fn yielded_ps(&self) -> u64 {
+        self.yielded_ps
+    }
+
     pub(crate) fn busy_ps(&self) -> u64 {
         self.busy_ps
     }
@@ -176,7 +224,7 @@ mod tests {
         config.picoseconds_per_instruction = 1000;
         config.reorder_window_instructions = 20;
         config.in_flight_per_core = 4;
-        Clock::new(&config)
+        Clock::new(&config, None)
     }
 
     const NS: u64 = 1000;

@@ -5,8 +5,8 @@
 //! names the key.
 //!
 //! CPUs are numbered node by node, domain by domain, core by core; SMT siblings follow each other,
-//! because that is how QEMU and the guest's kernel number them. The model takes every CPU for a
-//! core of its own.
+//! because that is how QEMU and the guest's kernel number them, whatever the file says of their
+//! numbers.
 
 use numaherd_hardware::{Config, IpmConfig};
 use numaherd_topology::Machine;

@@ -12,7 +12,8 @@
 //!
 //! A controller carries what programs reach of it (`node_sustained_gb_per_s`, or else
 //! `node_gb_per_s`, which is then a measured figure), reads and write-backs together. SMT siblings
-//! count as cores of their own, as in the lab, unless [`Options::smt_throughput`] says what they share.
+//! count as cores of their own unless the file's `smt_throughput` or [`Options::smt_throughput`] says what
+//! they get done together; the less counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Hardware {
     /// What the equations need.
     pub figures: Figures,
     modified_ns: Option<Vec<f64>>,
+    /// What SMT siblings get done together, as the file has it.
+    smt_throughput: f64,
 }
 
 impl Hardware {
@@ -100,6 +103,7 @@ impl Hardware {
             .map(|link| channel(link.gb_per_s, hop_ns(rows, link)));
         let places = |way: Vec<usize>| way.into_iter().map(|link| (nodes + link) as u32).collect();
         let llc_ns = last.latency_ns.unwrap_or(REFERENCE_LLC_NS);
+        let smt_throughput = machine.core.smt_throughput.unwrap_or(2.0);
         let figures = Figures {
             nodes,
             latency_ns: rows.concat(),
@@ -117,7 +121,7 @@ impl Hardware {
             },
             clock_ghz,
             caches: None,
-            smt_throughput: 2.0,
+            smt_throughput,
             write_turnaround: 0.0,
             ns_per_reference_cycle: machine.core.cycles_scale.unwrap_or(1.0) / clock_ghz,
         };
@@ -125,6 +129,7 @@ impl Hardware {
             modified_ns: memory.modified_line_ns.as_ref().map(|rows| rows.concat()),
             topology: Arc::new(topology),
             figures,
+            smt_throughput,
         })
     }
 
@@ -162,7 +167,7 @@ impl Hardware {
     #[must_use]
     pub fn with(mut self, options: &Options) -> Self {
         let figures = &mut self.figures;
-        figures.smt_throughput = options.smt_throughput;
+        figures.smt_throughput = options.smt_throughput.min(self.smt_throughput);
         figures.write_turnaround = options.write_turnaround;
         if let Some(first) = figures.caches.take() {
             figures.channels.truncate(first);
@@ -272,6 +277,19 @@ mod tests {
         let hardware = Hardware::of(&Machine::preset("opteron-8356-4s").unwrap()).unwrap();
         // 2 lines at 1 and 62 at 8 in flight take 9.75 latencies for 64 lines.
         assert!((hardware.figures.in_flight - 64.0 / 9.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn siblings_get_done_the_less_of_what_the_file_and_the_options_say() {
+        let file = Hardware::of(&Machine::preset("lab-smt").unwrap()).unwrap();
+        for (option, expected) in [(2.0, 1.15), (1.1, 1.1)] {
+            let options = Options {
+                smt_throughput: option,
+                ..Options::default()
+            };
+            let figures = file.clone().with(&options).figures;
+            assert_eq!(figures.smt_throughput, expected);
+        }
     }
 
     #[test]

@@ -47,8 +47,8 @@ settings! {
         /// own; 0: never. Linux before 3.8 knew of no home: it put a waking thread on its waker's CPU
         /// or an idle one, on any node (`select_task_rq_fair`, balancing of newly idle CPUs; recalled).
         wakes_elsewhere_s: f64 = 0.0, unit: "s", range: 0.0..=1e9;
-        /// What two SMT siblings get done together, in what one does alone. 2: each is a core of its own; Linux
-        /// counted with 1.15 up to 4.x (`smt_gain`).
+        /// What two SMT siblings get done together, in what one does alone. 2: each is a core of its own, unless
+        /// the machine file says less; Linux counted with 1.15 up to 4.x (`smt_gain`).
         smt_throughput: f64 = 2.0, range: 1.0..=2.0;
         /// What a last-level cache can answer, hits and misses together; 0: as much as is asked of it. No
         /// preset's source gives a figure.

@@ -14,6 +14,7 @@
 //!                         # [2, 1, 0], 0 for a node without cores
 //! cores_per_domain = 2
 //! threads_per_core = 1
+//! sibling_numbers = "apart"  # SMT siblings have the numbers c, c + cores, ...; or "adjacent"
 //! nodes_per_package = 1   # 2 or more: sub-NUMA clustering
 //! memory_per_node_mib = 1024  # or a list, 0 for a node without memory
 //!
@@ -52,6 +53,8 @@
 //! prefetch_lines = 8       # how far the stream prefetcher runs ahead; 0 for none
 //! clock_ghz = 2.3
 //! prefetch_stops_at_pages = false  # streams begin anew in each 4 KiB page; false when left out
+//! smt_throughput = 1.15    # what two SMT siblings get done together, in what one does alone: 1 to 2; left
+//!                          # out, each is modelled as a core of its own
 //! cycles_scale = 1.0       # cycles for one of the core that program profiles were measured on
 //! ```
 
@@ -107,11 +110,32 @@ pub struct Shape {
     /// SMT siblings.
     #[serde(default = "one")]
     pub threads_per_core: u32,
+    /// How they are numbered.
+    #[serde(default, skip_serializing_if = "SiblingNumbers::is_apart")]
+    pub sibling_numbers: SiblingNumbers,
     /// Nodes in a package: 2 or more with sub-NUMA clustering.
     #[serde(default = "one")]
     pub nodes_per_package: u32,
     /// Memory of each node in MiB; 0 for a node without.
     pub memory_per_node_mib: PerNode<u64>,
+}
+
+/// How a kernel numbers the CPUs of a core with SMT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SiblingNumbers {
+    /// First one CPU of every core, then the second of every core, as firmware lists them on most x86
+    /// machines.
+    #[default]
+    Apart,
+    /// One after the other, as on POWER and in QEMU's guests.
+    Adjacent,
+}
+
+impl SiblingNumbers {
+    fn is_apart(&self) -> bool {
+        *self == Self::Apart
+    }
 }
 
 /// Who shares a cache.
@@ -240,6 +264,10 @@ pub struct CoreSpec {
     /// the next; false when left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prefetch_stops_at_pages: bool,
+    /// What two SMT siblings get done together, in what one does alone: from 1 (each half as much) to 2;
+    /// where it is left out, each is modelled as a core of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smt_throughput: Option<f64>,
     /// Cycles that it needs where the core that program profiles were measured on needs one (see
     /// `data/programs`), with all data in its caches; 1 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,13 +4,13 @@
 //! the model's own where a file has no key for them: how many streams a prefetcher follows and how
 //! near to a loaded value an address must lie to depend on it.
 //!
-//! Cores are numbered node by node, domain by domain, core by core; SMT siblings follow each other,
-//! and each is a core of its own.
+//! Cores are numbered node by node, domain by domain, core by core; SMT siblings follow each other.
+//! Where the file does not say what two siblings get done together, each is a core of its own.
 
 use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, Machine, SharedBy, TlbSpec};
 
-use super::{Cache, Config, Prefetch, Tlb, TlbLevel};
+use super::{Cache, Config, Prefetch, Smt, Tlb, TlbLevel};
 use crate::HardwareError;
 
 impl Config {
@@ -53,6 +53,7 @@ impl Config {
                 .map(|spec| tlb(machine, spec))
                 .transpose()?,
             controller_gb_per_s: controllers.list(base.nodes()),
+            smt: smt(machine, domain_of_core.len()),
             domain_of_core,
             node_of_domain,
             links: machine.links(),
@@ -86,6 +87,16 @@ fn domains(machine: &Machine) -> (Vec<usize>, Vec<usize>) {
         .flat_map(|domain| (0..cores).map(move |_| domain))
         .collect();
     (of_core, nodes)
+}
+
+/// The siblings among so many threads, where the file gives what they share.
+fn smt(machine: &Machine, threads: usize) -> Option<Smt> {
+    let of_core = machine.shape.threads_per_core as usize;
+    let throughput = machine.core.smt_throughput.filter(|_| of_core > 1)?;
+    Some(Smt {
+        core_of_thread: (0..threads).map(|thread| thread / of_core).collect(),
+        throughput,
+    })
 }
 
 /// The data caches of a machine.
@@ -231,6 +242,17 @@ mod tests {
             let said = Config::of(&machine).unwrap_err().to_string();
             assert!(said.contains(expected), "{said}");
         }
+    }
+
+    #[test]
+    fn siblings_share_a_core_where_the_file_says_what_they_get_done() {
+        let mut machine = preset("lab-smt");
+        let smt = Config::of(&machine).unwrap().smt.unwrap();
+        assert_eq!(smt.core_of_thread, [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(smt.throughput, 1.15);
+        machine.core.smt_throughput = None;
+        assert_eq!(Config::of(&machine).unwrap().smt, None);
+        assert_eq!(Config::of(&preset("lab-4x2")).unwrap().smt, None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{NODE_BYTES, Program, config, machine};
-use crate::{Cache, Config, Machine, Memory, Span};
+use crate::{Cache, Config, Machine, Memory, Smt, Span};
 
 #[test]
 fn any_number_of_threads_may_use_one_machine() {
@@ -55,6 +55,7 @@ proptest! {
         in_flight_per_core in 1usize..12,
         with_prefetch: bool,
         with_l2: bool,
+        with_siblings: bool,
         accesses in prop::collection::vec((0usize..64, 0u64..4096, any::<bool>(), 0u64..50), 1..600),
     ) {
         let mut config = Config::of_equal_nodes(cores_per_node, vec![vec![100.0; nodes]; nodes], 3.2);
@@ -64,6 +65,12 @@ proptest! {
         config.l2 = with_l2.then_some(Cache { bytes: 16 * 64, ways: 4, hit_ns: 4.0 });
         if !with_prefetch {
             config.prefetch = None;
+        }
+        if with_siblings {
+            let cores = cores_per_node.div_ceil(2);
+            let core = |thread| thread / cores_per_node * cores + thread % cores_per_node / 2;
+            let core_of_thread = (0..nodes * cores_per_node).map(core).collect();
+            config.smt = Some(Smt { core_of_thread, throughput: 1.15 });
         }
         let bytes = 4096 * 64 / nodes as u64;
         let span = |node| {

@@ -326,7 +326,11 @@ impl Plugin {
     pub unsafe fn idles(&self, vcpu: c_uint) {
         // SAFETY: the caller's promise.
         let state = unsafe { self.vcpu(vcpu) };
-        let time_ns = state.map(|state| nanoseconds(self.publish(state)));
+        let time_ns = state.map(|state| {
+            let time_ps = self.publish(state);
+            state.core.rests();
+            nanoseconds(time_ps)
+        });
         self.time.idles(vcpu as usize, time_ns);
     }
 

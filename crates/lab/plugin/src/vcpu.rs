@@ -141,7 +141,8 @@ impl Vcpu {
     /// before, which the first-level cache therefore holds.
     ///
     /// The line is known by its virtual address. Should the page have been moved between the two
-    /// accesses, one of them is taken for a hit on the old place.
+    /// accesses, one of them is taken for a hit on the old place. So is one whose line an SMT sibling has
+    /// driven out, or been told to drop, in between.
     #[inline]
     pub fn repeats(&mut self, address: u64, store: bool, line_shift: u32) -> bool {
         let line = address >> line_shift;
@@ -235,7 +236,8 @@ impl Vcpu {
         let counts = self.core.counts();
         let stalled_ps = self.core.stalled_ps();
         let [instructions, user_instructions, ..] = self.work(words).0;
-        let busy_ps = instructions * self.ps_per_instruction + stalled_ps;
+        let executed_ps = instructions * self.ps_per_instruction + self.core.yielded_ps();
+        let busy_ps = executed_ps + stalled_ps;
         let [loads, stores] = self.repeated;
         let cycles = |ps: u64| (u128::from(ps) * u128::from(self.core_mhz) / 1_000_000) as u64;
         let set = |counter, value| shared.counter(self.number, counter).store(value, Relaxed);

@@ -303,6 +303,36 @@ fn the_guest_is_the_machine_of_the_file() {
     check_same(&seen_in(&GUEST), &SQUARE);
 }
 
+/// Several last-level caches of a node, and cores of two threads, are the file's, as sysfs tells them
+/// and as `numaherd` reads them.
+#[test]
+fn caches_of_a_node_and_siblings_of_a_core_are_those_of_the_file() {
+    let cases = [
+        ("lab-2x2x2", ["0-1", "2-3", "4-5", "6-7"], false),
+        ("lab-smt", ["0-3", "0-3", "4-7", "4-7"], true),
+    ];
+    for (name, caches, has_siblings) in cases {
+        let file = Machine::preset(name).expect("a preset");
+        let guest = boot(machine::shape(&file, Some(384)).expect("a shape"));
+        check_same(&seen_in(&guest), &file);
+        let lists = |file: &str| {
+            let script =
+                format!("for cpu in 0 2 4 6; do cat /sys/devices/system/cpu/cpu$cpu/{file}; done");
+            let output = guest.output(&shell(&script), Some(Duration::from_secs(60)));
+            let output = output.unwrap_or_else(|error| panic!("{error}"));
+            let lines = text(&output.stdout).lines().map(str::to_owned);
+            lines.collect::<Vec<String>>()
+        };
+        assert_eq!(lists("cache/index3/shared_cpu_list"), caches, "{name}");
+        let siblings = match has_siblings {
+            true => ["0-1", "2-3", "4-5", "6-7"],
+            false => ["0", "2", "4", "6"],
+        };
+        assert_eq!(lists("topology/thread_siblings_list"), siblings, "{name}");
+        guest.stop().expect("it stops");
+    }
+}
+
 #[test]
 fn nodes_without_memory_or_without_cpus_and_cores_of_two_threads() {
     let shape = Shape {

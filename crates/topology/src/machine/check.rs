@@ -241,6 +241,11 @@ impl Machine {
         positive("core.ns_per_instruction", core.ns_per_instruction)?;
         positive("core.clock_ghz", core.clock_ghz)?;
         positive("core.cycles_scale", core.cycles_scale)?;
+        let throughput = core.smt_throughput.unwrap_or(2.0);
+        let in_reach = (1.0..=2.0).contains(&throughput);
+        require(in_reach, "core.smt_throughput", || {
+            format!("{throughput} is not from 1 (siblings get done no more than one alone) to 2")
+        })?;
         at_least_one("core.misses_in_flight", core.misses_in_flight.unwrap_or(1))?;
         at_least_one("core.reorder_window", core.reorder_window.unwrap_or(1))
     }

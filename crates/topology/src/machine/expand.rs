@@ -2,12 +2,13 @@
 //!
 //! CPUs are numbered as Linux numbers them on most x86 machines: first one CPU of every core, node
 //! after node and domain after domain; then, in the same order, each further SMT sibling. With `C`
-//! cores, core `c` has the CPUs `c`, `c + C`, `c + 2C` and so on. Nodes without cores take no CPU
+//! cores, core `c` has the CPUs `c`, `c + C`, `c + 2C` and so on. Where the file says that siblings are
+//! adjacent, core `c` of `T` threads has `c T`, `c T + 1` and so on. Nodes without cores take no CPU
 //! numbers. Packages are the nodes that have cores, in order, `nodes_per_package` at a time.
 
 use std::ops::Range;
 
-use super::{CacheSpec, Machine, SharedBy};
+use super::{CacheSpec, Machine, SharedBy, SiblingNumbers};
 use crate::id::{CpuId, NodeId, PackageId};
 use crate::parts::{CpuPart, Parts, square};
 use crate::set::CpuSet;
@@ -33,12 +34,15 @@ impl Machine {
             })
             .collect();
         let cpus = (0..numbering.cores * numbering.threads)
-            .map(|cpu| CpuPart {
-                id: CpuId(cpu),
-                online: true,
-                package: Some(numbering.package_of(cpu % numbering.cores)),
-                siblings: numbering.cpus_of(&(cpu % numbering.cores..cpu % numbering.cores + 1)),
-                capacity: None,
+            .map(|cpu| {
+                let core = numbering.core_of(cpu);
+                CpuPart {
+                    id: CpuId(cpu),
+                    online: true,
+                    package: Some(numbering.package_of(core)),
+                    siblings: numbering.cpus_of(&(core..core + 1)),
+                    capacity: None,
+                }
             })
             .collect();
         Topology::new(Parts {
@@ -79,6 +83,7 @@ impl Machine {
 struct Numbering {
     cores: u32,
     threads: u32,
+    sibling_numbers: SiblingNumbers,
     cores_per_domain: u32,
     /// The cores of each node; none of a node without.
     of_nodes: Vec<Range<u32>>,
@@ -103,6 +108,7 @@ impl Numbering {
         Self {
             cores,
             threads: shape.threads_per_core,
+            sibling_numbers: shape.sibling_numbers,
             cores_per_domain: shape.cores_per_domain,
             of_packages: packages.map(package).collect(),
             of_nodes,
@@ -116,13 +122,21 @@ impl Numbering {
         PackageId(before as u32)
     }
 
+    fn core_of(&self, cpu: u32) -> u32 {
+        match self.sibling_numbers {
+            SiblingNumbers::Apart => cpu % self.cores,
+            SiblingNumbers::Adjacent => cpu / self.threads,
+        }
+    }
+
     /// The CPUs of cores.
     fn cpus_of(&self, cores: &Range<u32>) -> CpuSet {
-        let numbers = |thread: u32| {
-            let base = thread * self.cores;
-            base + cores.start..base + cores.end
+        let number = |core: u32, thread: u32| match self.sibling_numbers {
+            SiblingNumbers::Apart => thread * self.cores + core,
+            SiblingNumbers::Adjacent => core * self.threads + thread,
         };
-        (0..self.threads).flat_map(numbers).map(CpuId).collect()
+        let of_core = |core| (0..self.threads).map(move |thread| number(core, thread));
+        cores.clone().flat_map(of_core).map(CpuId).collect()
     }
 
     fn cpus_of_node(&self, node: u32) -> CpuSet {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use numaherd_topology::{CacheKind, CpuId, Machine, NodeId, SharedBy};
+use numaherd_topology::{CacheKind, CpuId, CpuSet, Machine, NodeId, SharedBy};
 
 const SOCKETS: &str = r#"
 name = "two-sockets"
@@ -67,6 +67,21 @@ fn cores_come_first_then_their_siblings() {
     assert_eq!(l1.count(), 16);
     let links = topology.timing().link_gb_per_s.as_ref().unwrap();
     assert_eq!(links[0][..2], [50.0, 20.0]);
+}
+
+#[test]
+fn siblings_may_be_numbered_one_after_the_other() {
+    let adjacent = "threads_per_core = 2\nsibling_numbers = \"adjacent\"";
+    let text = SOCKETS.replace("threads_per_core = 2", adjacent);
+    let topology = parse(&text).unwrap().topology().unwrap();
+    let shown =
+        |sets: Vec<&CpuSet>| -> Vec<String> { sets.into_iter().map(ToString::to_string).collect() };
+    let cores = shown(topology.cores().iter().map(|core| &core.cpus).collect());
+    assert_eq!(cores[..3], ["0-1", "2-3", "4-5"]);
+    let nodes = shown(topology.nodes().iter().map(|node| &node.cpus).collect());
+    assert_eq!(nodes, ["0-7", "8-15", "16-23", "24-31", ""]);
+    let package = |cpu| topology.cpu(CpuId(cpu)).unwrap().package.unwrap().0;
+    assert_eq!([0, 15, 16, 31].map(package), [0, 0, 1, 1]);
 }
 
 #[test]
@@ -237,6 +252,11 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
         "node_gb_per_s = 50",
         "distance = [[10, 20], [20, 10]]",
         "my.toml:29: memory.distance: 2 rows for 5 nodes",
+    );
+    told(
+        "clock_ghz = 2.0",
+        "smt_throughput = 2.5",
+        "my.toml:33: core.smt_throughput: 2.5 is not from 1 (siblings get done no more than one alone) to 2",
     );
     told(
         "clock_ghz = 2.0",

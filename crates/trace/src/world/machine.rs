@@ -31,7 +31,11 @@ impl Hardware {
             machine: machine.name.clone(),
             why,
         })?;
-        // The kernel numbers SMT siblings apart, the model next to each other.
+        // The kernel may number SMT siblings apart, the model next to each other.
+        if let Some(smt) = &mut config.smt {
+            let cpus = topology.cpus().iter();
+            smt.core_of_thread = cpus.map(|cpu| cpu.core.index()).collect();
+        }
         config.domain_of_core = topology
             .cpus()
             .iter()

@@ -191,6 +191,7 @@ impl Engine {
         let core = &mut self.cores[at];
         if core.running == Some(number) {
             core.running = None;
+            core.core.rests();
         } else if let Some(place) = core.queue.iter().position(|&other| other == number) {
             core.queue.remove(place);
             self.waiting -= 1;
