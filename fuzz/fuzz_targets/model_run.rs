@@ -73,6 +73,7 @@ numaherd_fuzz::target!(|text: &str| {
         llc_gb_per_s: run.below(100) as f64,
         write_turnaround: run.below(90) as f64 / 100.0,
         page_moves_disturb: run.below(2) == 1,
+        numa_balancing: run.below(2) == 1,
     };
     let jobs: Vec<Job> = rows
         .take(MOST_JOBS)

@@ -23,6 +23,8 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// The most repeats of an experiment.
 pub const MOST_REPEATS: u32 = 100_000;
 
+/// In the lab and on the model: the kernel, with NUMA balancing on and as Debian ships it.
+pub const LINUX_BALANCING: &str = "linux-balancing";
 /// In the lab: the best placement that the scenario knows, from the start. It bounds what a policy can gain.
 pub const BEST_KNOWN: &str = "best-known";
 
@@ -67,13 +69,13 @@ impl World {
         match self {
             Self::Lab => &[
                 "linux",
-                "linux-balancing",
+                LINUX_BALANCING,
                 "numad",
                 "di-plain",
                 "di-migrate",
                 "dino",
             ],
-            Self::Model => &["linux", "dino"],
+            Self::Model => &["linux", LINUX_BALANCING, "dino"],
             Self::Trace => &[
                 "first-touch",
                 "interleave",
@@ -91,8 +93,9 @@ impl World {
     /// What can be compared beside the policies.
     pub fn other_policies(self) -> &'static [&'static str] {
         match self {
-            Self::Lab => &["linux-balancing", "numad", BEST_KNOWN],
-            Self::Model | Self::Trace => &[],
+            Self::Lab => &[LINUX_BALANCING, "numad", BEST_KNOWN],
+            Self::Model => &[LINUX_BALANCING],
+            Self::Trace => &[],
         }
     }
 

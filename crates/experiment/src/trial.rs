@@ -15,6 +15,7 @@ use numaherd_policy::{CostModel, Home, Means, registry};
 use numaherd_topology::CpuId;
 use numaherd_world::{MemoryPart, ThreadId, World};
 
+use crate::scenario::LINUX_BALANCING;
 use crate::{ExperimentError, Settings};
 
 /// One run of one policy.
@@ -105,8 +106,10 @@ impl OnModel<'_> {
     /// The policy is unknown or needs what the model does not give, the jobs cannot be run, or the ledger cannot
     /// be written.
     pub fn run(&self, trial: &Trial) -> Result<Ran, ExperimentError> {
+        let balances = trial.policy == LINUX_BALANCING;
         let options = Options {
             seed: trial.seed,
+            numa_balancing: balances || self.settings.model.numa_balancing,
             ..self.settings.model
         };
         let (hardware, jobs) = (self.hardware.clone(), self.jobs.to_vec());
@@ -115,7 +118,11 @@ impl OnModel<'_> {
         let means = Means {
             cost_model: Some(Arc::new(cost_model)),
         };
-        let summary = trial.herd(&mut model, self.settings, &means)?;
+        let observed = Trial {
+            policy: if balances { "linux" } else { &trial.policy }.to_owned(),
+            ..trial.clone()
+        };
+        let summary = observed.herd(&mut model, self.settings, &means)?;
         Ok(Ran {
             completions: model.completions(),
             work: model.work(),

@@ -12,6 +12,7 @@
 //! and the process waits for its page tables. What they take from others is counted where
 //! [`Options::page_moves_disturb`] says so (`copy`).
 
+mod balancing;
 mod copy;
 mod joint;
 mod orders;
@@ -28,6 +29,7 @@ use numaherd_world::{ProcessId, Tag, ThreadId};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use self::balancing::Balancing;
 use crate::hardware::Hardware;
 use crate::job::{Completion, Job, Placement, Until, Work};
 use crate::kernel::Loads;
@@ -165,6 +167,7 @@ pub struct Engine {
     pub(crate) completions: Vec<Completion>,
     next_variation_ns: f64,
     next_wander_ns: f64,
+    balancing: Balancing,
 }
 
 impl Engine {
@@ -192,6 +195,7 @@ impl Engine {
             completions: Vec::new(),
             next_variation_ns: SECOND_NS,
             next_wander_ns: f64::INFINITY,
+            balancing: Balancing::default(),
         };
         engine.plan_wandering();
         engine
@@ -226,6 +230,7 @@ impl Engine {
         let end = self.now_ns + interval_ns;
         loop {
             self.start_jobs();
+            self.scan_processes();
             if self.is_over() || self.now_ns >= end {
                 return;
             }
@@ -296,6 +301,7 @@ impl Engine {
             .min(over)
             .min(varies)
             .min(self.next_wander_ns)
+            .min(self.next_scan_ns().max(self.now_ns + 1.0))
             .min(end)
     }
 

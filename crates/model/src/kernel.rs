@@ -101,6 +101,14 @@ impl Loads {
         *tied.choose(random).expect("a CPU of the domain")
     }
 
+    /// Whether the balancer would leave a thread of that load on `to` that comes from `from`: the CPU has room
+    /// for it, and its domain is less loaded than the one that it leaves.
+    pub(crate) fn leaves(&self, from: CpuId, to: CpuId, load: f64) -> bool {
+        let (here, there) = (self.domain_of[from.index()], self.domain_of[to.index()]);
+        let lessens = self.by_domain[there] + ROUNDING < self.by_domain[here];
+        self.of(to) + load <= 1.0 + ROUNDING && (here == there || lessens)
+    }
+
     /// Where the balancer would pull a thread of that load that runs on `from`: the idlest CPU that
     /// it may have, when that lessens an imbalance of two threads or more.
     pub(crate) fn pulls(

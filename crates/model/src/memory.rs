@@ -136,6 +136,47 @@ impl Memory {
             .collect()
     }
 
+    /// All pages.
+    pub(crate) fn pages(&self) -> u64 {
+        let (first, end) = self.bounds();
+        end - first
+    }
+
+    /// So many of the pages, less where there are no more, after the first `done`.
+    pub(crate) fn window(&self, done: u64, count: u64) -> Range<u64> {
+        let (first, end) = self.bounds();
+        let start = (first + done).min(end);
+        start..(start + count).min(end)
+    }
+
+    fn bounds(&self) -> (u64, u64) {
+        let last = self.runs.last_key_value();
+        (FIRST_PAGE, last.map_or(FIRST_PAGE, |(_, &(end, _))| end))
+    }
+
+    /// The parts of the memory, each of which is accessed evenly.
+    pub(crate) fn evenly(&self) -> impl Iterator<Item = Part> + '_ {
+        let own = self.own.iter().enumerate();
+        let own = own.map(|(thread, pages)| (Some(thread), pages, 1.0 - self.shared_accesses));
+        let shared = (None, &self.shared, self.shared_accesses);
+        let regions = std::iter::once(shared).chain(own);
+        let regions = regions.filter(|(_, pages, _)| !pages.is_empty());
+        let parts = regions.flat_map(|(owner, region, accesses)| {
+            let (hot, share) = self.hot_part(region);
+            let cold = hot.end..region.end;
+            let part = |pages, accesses| Part {
+                owner,
+                pages,
+                accesses,
+            };
+            [
+                part(hot, accesses * share),
+                part(cold, accesses * (1.0 - share)),
+            ]
+        });
+        parts.filter(|part| !part.pages.is_empty())
+    }
+
     /// Pages of some runs by node.
     pub(crate) fn in_runs(&self, runs: &[Range<u64>], nodes: usize) -> Vec<u64> {
         let mut pages = vec![0; nodes];
@@ -180,7 +221,10 @@ impl Memory {
     }
 
     /// The runs within a range, cut to it.
-    fn within(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> + '_ {
+    pub(crate) fn within(
+        &self,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, usize)> + '_ {
         let before = self.runs.range(..range.start).next_back();
         let after = self.runs.range(range.clone());
         before
@@ -284,6 +328,16 @@ impl Memory {
         }
         self.runs.insert(joined.start, (joined.end, to));
     }
+}
+
+/// Pages that are accessed evenly.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Whose they are; None for those that all threads share.
+    pub(crate) owner: Option<usize>,
+    pub(crate) pages: Range<u64>,
+    /// Share of a thread's accesses that go there.
+    pub(crate) accesses: f64,
 }
 
 /// What became of an order to move pages.

@@ -174,7 +174,7 @@ fn the_example_of_the_documentation_is_right() {
 #[test]
 fn what_is_left_out_is_the_usual() {
     let scenario = read(&program(""));
-    assert_eq!(scenario.policies, ["linux", "dino"]);
+    assert_eq!(scenario.policies, ["linux", "linux-balancing", "dino"]);
     assert_eq!((scenario.repeat, scenario.count), (1, Count::All));
     assert_eq!(scenario.until, Until::Time(Duration::from_secs(5)));
     let entry = &scenario.programs[0];

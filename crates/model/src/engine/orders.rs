@@ -2,10 +2,11 @@
 
 use numaherd_topology::CpuId;
 use numaherd_world::{
-    AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, ThreadId,
+    AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, Pages, ProcessId, ThreadId,
 };
 
 use super::{Copying, Engine, PAGE_BYTES, Refill, Thread};
+use crate::memory::Moved;
 use crate::program::{LINE_BYTES, Phase};
 
 impl Thread {
@@ -80,13 +81,11 @@ impl Engine {
             outcome.error = Some(format!("there is no node {}", order.to));
             return outcome;
         };
-        let Some(process) = self.processes.get_mut(&order.process) else {
+        if !self.processes.contains_key(&order.process) {
             outcome.error = Some(format!("{} has ended", order.process));
             return outcome;
-        };
-        let bytes = self.hardware.topology().nodes()[to].memory_bytes;
-        let room = (bytes / PAGE_BYTES).saturating_sub(self.used_pages[to]);
-        let moved = process.memory.migrate(order.pages, to, room);
+        }
+        let moved = self.migrate(order.process, order.pages, to, order.thread);
         outcome.moved = moved.pages();
         outcome.already_there = moved.already_there;
         let failed = [
@@ -94,23 +93,33 @@ impl Engine {
             (PageFailure::NotThere, moved.not_there),
         ];
         outcome.failed = failed.into_iter().filter(|&(_, pages)| pages > 0).collect();
-        if outcome.moved == 0 {
-            return outcome;
-        }
-        let took_ns = outcome.moved as f64 * self.options.page_move_ns;
-        outcome.took_ns = took_ns as u64;
+        outcome.took_ns = (outcome.moved as f64 * self.options.page_move_ns) as u64;
         outcome.longest_batch_ns = outcome.took_ns;
+        outcome
+    }
+
+    /// Moves pages of a process to a node, for a thread that pays for it.
+    pub(super) fn migrate(
+        &mut self,
+        id: ProcessId,
+        pages: Pages,
+        to: usize,
+        payer: ThreadId,
+    ) -> Moved {
+        let bytes = self.hardware.topology().nodes()[to].memory_bytes;
+        let room = (bytes / PAGE_BYTES).saturating_sub(self.used_pages[to]);
+        let process = self.processes.get_mut(&id).expect("a process that runs");
+        let moved = process.memory.migrate(pages, to, room);
+        if moved.pages() == 0 {
+            return moved;
+        }
         for &(from, pages) in &moved.from {
             self.used_pages[from] -= pages;
             self.used_pages[to] += pages;
         }
         let job = process.job;
         let nodes = self.hardware.figures.nodes;
-        for thread in self
-            .threads
-            .values_mut()
-            .filter(|t| t.process == order.process)
-        {
+        for thread in self.threads.values_mut().filter(|t| t.process == id) {
             let before = answered(&thread.memory, to);
             thread.memory = process.memory.answered_by(thread.index, nodes);
             if self.options.page_moves_disturb {
@@ -120,7 +129,7 @@ impl Engine {
                 thread.fetch_again(thread.held_bytes * gone, line_ns);
             }
         }
-        if let Some(thread) = self.threads.get_mut(&order.thread) {
+        if let Some(thread) = self.threads.get_mut(&payer) {
             if self.options.page_moves_disturb {
                 let copying = |&(from, pages): &(usize, u64)| Copying {
                     from,
@@ -129,11 +138,11 @@ impl Engine {
                 };
                 thread.copies.extend(moved.from.iter().map(copying));
             } else {
-                thread.pause_ns += took_ns;
+                thread.pause_ns += moved.pages() as f64 * self.options.page_move_ns;
             }
         }
-        self.progress[job].work.pages_moved += outcome.moved;
+        self.progress[job].work.pages_moved += moved.pages();
         self.stale = true;
-        outcome
+        moved
     }
 }

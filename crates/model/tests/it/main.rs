@@ -1,5 +1,6 @@
 //! The model as a world: what a machine of round figures does, and what its options change.
 
+mod balancing;
 mod joint;
 mod micro;
 mod new_pages;

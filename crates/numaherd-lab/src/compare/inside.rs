@@ -13,14 +13,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 use numaherd::print;
-use numaherd_experiment::scenario::Program;
+use numaherd_experiment::scenario::{LINUX_BALANCING, Program};
 use numaherd_experiment::statistics::mean;
 use numaherd_experiment::{Scenario, Trial};
 use numaherd_herd::Summary;
 use serde::Deserialize;
 
 use super::outcome::{Outcome, ProgramResult};
-use super::{LINUX_BALANCING, NUMAD, observing_policy};
+use super::{NUMAD, observing_policy};
 use crate::guest::{Model, Scratch};
 use crate::held::{Held, SETUP_LIMIT, release};
 use crate::lab::herding_program;

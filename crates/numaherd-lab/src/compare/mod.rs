@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
-use numaherd_experiment::scenario::BEST_KNOWN;
+use numaherd_experiment::scenario::{BEST_KNOWN, LINUX_BALANCING};
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Ending, Guest, KernelFiles, on_path};
@@ -30,8 +30,6 @@ use crate::cli::{LabCompare, LabTrial};
 use crate::lab::{self, outlet};
 use outcome::{Outcome, Summary};
 
-/// The kernel, with NUMA balancing on and as Debian ships it.
-const LINUX_BALANCING: &str = "linux-balancing";
 /// Debian's numad, with its own defaults and NUMA balancing off (it turns it off itself).
 const NUMAD: &str = "numad";
 /// What places threads and pages without Numaherd: first the kernel, with NUMA balancing off; last the best placement
