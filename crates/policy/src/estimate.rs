@@ -15,11 +15,13 @@
 //!   fifth of the time;
 //! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
-//!   that come and go reveal.
+//!   that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by
+//!   the square root where only one rate was seen.
 //!
 //! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much
 //! farther remote memory is, how much a controller carries, whether more cache than a thread ever had would spare it
-//! lines. A gain counts when it shows in their mean and none of them loses. Latencies that the machine's description
+//! lines, and which part of the memory of a process with threads on several nodes is private, before it has followed
+//! them once. A gain counts when it shows in their mean and none of them loses. Latencies that the machine's description
 //! has are used as they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local
 //! memory follows from the threads that have one line in flight: the longest that was seen per line.
 //!
@@ -41,7 +43,7 @@ mod threads;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use numaherd_contention::{Demands, Factors, Figures, Lane, Running, Seat, Solution, Speed, solve};
+use numaherd_contention::{Demands, Factors, Figures, Running, Seat, Solution, Speed, solve};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -53,7 +55,7 @@ pub use covered::Covered;
 use demands::{Demand, WRITTEN, demands, figures};
 use kinds::Kinds;
 pub use threads::{Load, Owner};
-use threads::{llc_bytes, load, owner, seats, share_caches, tell_shared_from_private};
+use threads::{Seats, llc_bytes, load, owner, room, seats, share_caches, tell_shared_from_private};
 
 /// How many ways what is not known is taken.
 const DRAWS: usize = 4;
@@ -118,12 +120,14 @@ pub struct Picture {
     pub threads: Vec<Load>,
     /// Their processes.
     pub processes: Vec<Owner>,
-    seats: BTreeMap<CpuId, (Seat, Lane)>,
+    seats: Seats,
     /// CPUs of each domain.
     cpus: Vec<f64>,
     figures: Vec<Figures>,
     /// By each draw, the latency of the memory that is farthest.
     farthest_ns: Vec<f64>,
+    /// By each draw, the share of what may be private that is.
+    private: [f64; DRAWS],
     /// By each draw, of each kind of thread.
     demands: Vec<Vec<Demand>>,
     kinds: Kinds,
@@ -163,10 +167,11 @@ impl Estimator {
         let mut threads: Vec<Load> = Vec::with_capacity(busy.len());
         let mut processes: Vec<Owner> = Vec::new();
         let mut place_of: BTreeMap<ProcessId, usize> = BTreeMap::new();
+        let room = room(stage);
         for (at, is_free) in busy {
             let thread = stage.thread(at);
             let place = *place_of.entry(thread.process).or_insert_with(|| {
-                processes.push(owner(stage, at));
+                processes.push(owner(stage, at, &room));
                 processes.len() - 1
             });
             processes[place].threads.push(threads.len());
@@ -189,8 +194,8 @@ impl Estimator {
             .map(Load::from)
             .max();
         let seats = seats(topology);
-        for owner in processes.iter().filter(|owner| owner.threads.len() > 1) {
-            tell_shared_from_private(&mut threads, &owner.threads, &seats);
+        for owner in (processes.iter_mut()).filter(|owner| owner.threads.len() > 1) {
+            owner.private = tell_shared_from_private(&mut threads, &owner.threads, &seats);
         }
         share_caches(&mut threads, &seats, &llc);
         for load in &mut threads {
@@ -228,6 +233,7 @@ impl Estimator {
             farthest_ns: (figures.iter())
                 .map(|figures| figures.latency_ns.iter().copied().fold(0.0, f64::max))
                 .collect(),
+            private: draws.map(|draw| draw.private),
             figures,
             demands,
             kinds,
@@ -241,18 +247,13 @@ impl Estimator {
     }
 
     /// A thread that has one line in flight waits for each as long as memory takes.
-    fn learn_latency(
-        &mut self,
-        threads: &[Load],
-        seats: &BTreeMap<CpuId, (Seat, Lane)>,
-        topology: &Topology,
-    ) {
+    fn learn_latency(&mut self, threads: &[Load], seats: &Seats, topology: &Topology) {
         self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
         for load in threads {
             let (Some(requests), Some(busy_ns)) = (load.requests, load.busy_ns) else {
                 continue;
             };
-            let Some((seat, _)) = seats.get(&load.cpu) else {
+            let Some((seat, _)) = seats.get(load.cpu) else {
                 continue;
             };
             if load.lines < 1.0 || requests > 1.2 * load.lines {
@@ -276,7 +277,7 @@ impl Estimator {
 impl Picture {
     /// The place of a CPU's domain and node.
     pub fn seat(&self, cpu: CpuId) -> Option<Seat> {
-        self.seats.get(&cpu).map(|&(seat, _)| seat)
+        self.seats.get(cpu).map(|&(seat, _)| seat)
     }
 
     /// The place of a thread among [`Self::threads`]; `None` where it is not busy.
@@ -303,6 +304,17 @@ impl Picture {
             .collect();
         nodes.sort_unstable();
         nodes
+    }
+
+    /// Pages of a process that move where its memory follows its threads: to the node of all; where they are on
+    /// several, all but what is by chance where it is used.
+    pub fn to_move(&self, process: usize, cpus: &[CpuId]) -> f64 {
+        let pages = &self.processes[process].pages;
+        let mut nodes = self.nodes_of(process, cpus);
+        nodes.dedup();
+        let all: u64 = pages.iter().sum();
+        let there: u64 = nodes.iter().map(|&node| pages[node]).sum();
+        all as f64 - there as f64 / nodes.len().max(1) as f64
     }
 
     /// CPU that the threads want together.
@@ -342,12 +354,18 @@ impl Picture {
     }
 
     /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `follows` says of
-    /// each process whether its memory is spread evenly over its threads, or stays.
+    /// each process whether its memory follows its threads: what is private to each, the rest spread evenly over
+    /// them; or stays.
     pub fn lost(&self, cpus: &[CpuId], follows: &[bool]) -> Lost {
         std::array::from_fn(|draw| self.solve(draw, cpus, follows).lost)
     }
 
-    /// The same by the draws that a search goes by, their mean.
+    /// What is lost where the threads are by the draws that a search goes by, their mean.
+    pub fn roughly_now(&self) -> f64 {
+        self.lost_now[..SEARCHED].iter().sum::<f64>() / SEARCHED as f64
+    }
+
+    /// What a layout would lose by these.
     pub fn roughly(&self, cpus: &[CpuId], follows: &[bool]) -> f64 {
         let lost = (0..SEARCHED).map(|draw| self.solve(draw, cpus, follows).lost);
         lost.sum::<f64>() / SEARCHED as f64
@@ -355,12 +373,23 @@ impl Picture {
 
     /// The lost cores, and the answer of the equations.
     fn solve(&self, draw: usize, cpus: &[CpuId], follows: &[bool]) -> Solved {
-        let spread: Vec<Option<Vec<(usize, f64)>>> = (follows.iter().enumerate())
-            .map(|(process, &follows)| {
-                let nodes = follows.then(|| self.nodes_of(process, cpus))?;
-                let part = 1.0 / nodes.len() as f64;
-                Some(nodes.into_iter().map(|node| (node, part)).collect())
-            })
+        // Of each process that is followed: its private share, and where the rest is.
+        let follow = |process: usize| -> (f64, Vec<(usize, f64)>) {
+            let nodes = self.nodes_of(process, cpus);
+            let owner = &self.processes[process];
+            let unknown = if owner.is_told {
+                0.0
+            } else {
+                1.0 - owner.private
+            };
+            let private = owner.private + unknown * self.private[draw];
+            let part = (1.0 - private) / nodes.len() as f64;
+            let shared = nodes.into_iter().map(|node| (node, part)).collect();
+            (private, shared)
+        };
+        let spread: HashMap<usize, (f64, Vec<(usize, f64)>)> = (0..follows.len())
+            .filter(|&process| follows[process])
+            .map(|process| (process, follow(process)))
             .collect();
         // Within a domain the kernel spreads threads over CPUs.
         let mut in_domain = vec![0.0; self.cpus.len()];
@@ -376,11 +405,17 @@ impl Picture {
         let mut running: Vec<Running<'_>> = Vec::new();
         // Of each: the CPU that is wanted and had, and the time alone.
         let mut counted: Vec<(f64, f64, f64)> = Vec::new();
-        let mut places = HashMap::new();
+        // Where those of a kind that are in a domain are, by both, while their memory stays.
+        let domains = self.cpus.len();
+        let mut staying = match self.kinds.are_bundled {
+            true => vec![usize::MAX; self.kinds.first.len() * domains],
+            false => Vec::new(),
+        };
+        let mut following = HashMap::new();
         let mut speeds = Vec::with_capacity(cpus.len());
         let mut lost = 0.0;
         for (at, (load, &cpu)) in self.threads.iter().zip(cpus).enumerate() {
-            let Some(&(seat, lane)) = self.seats.get(&cpu) else {
+            let Some(&(seat, lane)) = self.seats.get(cpu) else {
                 continue;
             };
             let share = share(load, seat);
@@ -389,10 +424,18 @@ impl Picture {
                 continue;
             }
             let kind = self.kinds.of[at];
-            let memory = spread[load.process].as_ref();
+            let memory = match spread.is_empty() {
+                true => None,
+                false => spread.get(&load.process),
+            };
             if self.kinds.are_bundled {
-                let alike = (kind, seat.domain, memory.map(|_| load.process));
-                let place = *places.entry(alike).or_insert(running.len());
+                let alike = kind * domains + seat.domain;
+                let place = match memory {
+                    None => &mut staying[alike],
+                    Some(_) => (following.entry((alike, load.process))).or_insert(usize::MAX),
+                };
+                *place = (*place).min(running.len());
+                let place = *place;
                 if let Some(first) = running.get_mut(place) {
                     first.alike += 1.0;
                     counted[place].0 += load.wanted;
@@ -402,7 +445,14 @@ impl Picture {
                 }
             }
             let demand = &demands[kind];
-            let memory = memory.unwrap_or(&load.memory);
+            let memory = match memory {
+                None => load.memory.clone(),
+                Some((private, shared)) => {
+                    let mut memory = shared.clone();
+                    memory.push((seat.node, *private));
+                    memory
+                }
+            };
             speeds.push(running.len());
             running.push(Running {
                 lane: (!self.kinds.are_bundled).then_some(lane),
@@ -416,7 +466,7 @@ impl Picture {
                     },
                     seat,
                     share,
-                    memory.clone(),
+                    memory,
                 )
             });
             counted.push((load.wanted, share, demand.alone_ns));

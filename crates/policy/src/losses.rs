@@ -295,8 +295,7 @@ impl Observing {
     }
 
     fn search(&mut self, stage: &Stage<'_>, picture: &Picture, now: &Lost) {
-        let stays = vec![false; picture.processes.len()];
-        let lost_now = picture.roughly(&picture.now(), &stays);
+        let lost_now = picture.roughly_now();
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
         let credit = vec![f64::INFINITY; picture.processes.len()];
         let most = most.min(MOST_LAYOUTS);

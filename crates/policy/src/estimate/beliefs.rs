@@ -35,6 +35,8 @@ impl Default for Beliefs {
     }
 }
 
+/// Of what may as well be shared as private, the share that is taken to be private (chosen here: the middle).
+const LIKELY_PRIVATE: f64 = 0.5;
 /// The doubt that is left once speeds were foretold and measured (chosen here).
 const LEARNED: f64 = 1.25;
 /// Busy threads of a machine on which beliefs are learned: with more it would take too long (chosen here).
@@ -53,16 +55,17 @@ impl Beliefs {
             doubt,
         } = self;
         let farther = doubt.sqrt();
-        let draw = |hop, capacity, cache_helps| Draw {
+        let draw = |hop, capacity, cache_helps, private| Draw {
             hop,
             capacity,
             cache_helps,
+            private,
         };
         [
-            draw(hop, capacity, true),
-            draw(hop * farther, capacity / doubt, false),
-            draw(hop, capacity, false),
-            draw(hop / farther, capacity * doubt, true),
+            draw(hop, capacity, true, LIKELY_PRIVATE),
+            draw(hop * farther, capacity / doubt, false, 0.0),
+            draw(hop, capacity, false, LIKELY_PRIVATE),
+            draw(hop / farther, capacity * doubt, true, 1.0),
         ]
     }
 }
@@ -84,27 +87,40 @@ impl Estimator {
         let llc = llc_bytes(topology);
         let mut picture = before.clone();
         picture.starts = vec![Solution::within(PRECISION)];
-        let mut error = |draw: &Draw| {
-            let figures = figures(topology, draw, self.local_ns, &llc);
+        let mut error = |draw: Draw| {
+            let figures = figures(topology, &draw, self.local_ns, &llc);
             let demands = demands(
-                draw,
+                &draw,
                 &figures,
                 &before.threads,
                 &before.kinds,
                 &before.seats,
             );
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
+            picture.private[0] = draw.private;
             picture.error(cpus, follows, speeds)
+        };
+        // What of the memory was private is seen only in how fast threads are now.
+        let by_use = |process: usize| {
+            let nodes = before.nodes_of(process, cpus);
+            follows[process] && nodes.first() != nodes.last()
+        };
+        let private: &[f64] = match (0..follows.len()).any(by_use) {
+            true => &[0.0, LIKELY_PRIVATE, 1.0],
+            false => &[LIKELY_PRIVATE],
         };
         let mut least = f64::INFINITY;
         for hop in HOPS {
             for capacity in CAPACITIES {
-                let draws = [true, false].map(|cache_helps| Draw {
-                    hop,
-                    capacity,
-                    cache_helps,
+                let draws = [true, false].into_iter().flat_map(|cache_helps| {
+                    private.iter().map(move |&private| Draw {
+                        hop,
+                        capacity,
+                        cache_helps,
+                        private,
+                    })
                 });
-                let error = draws.iter().map(&mut error).fold(f64::INFINITY, f64::min);
+                let error = draws.map(&mut error).fold(f64::INFINITY, f64::min);
                 if error < least {
                     least = error;
                     self.beliefs = Beliefs {
@@ -122,8 +138,7 @@ impl Picture {
     /// How far the only draw's speeds are from the measured ones: squared logarithms, weighted by CPU.
     fn error(&mut self, cpus: &[CpuId], follows: &[bool], measured: &[f64]) -> f64 {
         let solved = self.solve(0, cpus, follows);
-        let is_solved =
-            |at: &usize| self.threads[*at].is_known() && self.seats.contains_key(&cpus[*at]);
+        let is_solved = |at: &usize| self.threads[*at].is_known() && self.seat(cpus[*at]).is_some();
         let places = (0..self.threads.len()).filter(is_solved);
         let speeds = solved.speeds.iter().map(|&of| &solved.solution.speeds[of]);
         let is_measured = |(at, _): &(usize, &Speed)| measured[*at] > 0.0;

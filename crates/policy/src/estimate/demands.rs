@@ -1,13 +1,12 @@
 //! What the machine can do and what its threads demand, by each draw.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, Lane, Seat, loaded};
-use numaherd_topology::{CpuId, Topology};
+use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, loaded};
+use numaherd_topology::Topology;
 
 use super::kinds::Kinds;
-use super::threads::{Load, QUIET, USUAL_CACHE};
+use super::threads::{Load, QUIET, Seats, USUAL_CACHE};
 
 /// A way to take what counters do not tell.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +18,9 @@ pub(super) struct Draw {
     /// Whether a thread with more cache than it ever had reads fewer lines, down to none when all its process's
     /// pages fit.
     pub(super) cache_helps: bool,
+    /// Of what may as well be shared as private, the share of a process's lines that turns out to be private once
+    /// its memory follows its threads to several nodes.
+    pub(super) private: f64,
 }
 
 /// The latency of a hit in the last-level cache as a share of that of local memory (FACTS 7.1: 19.5 of
@@ -35,6 +37,11 @@ const USUAL_IN_FLIGHT: f64 = 3.0;
 pub(super) const LEAST_BASE: f64 = 0.2;
 /// Lines written back per line read: not counted, so a middle value.
 pub(super) const WRITTEN: f64 = 0.25;
+/// Lines fall with this power of the cache where nothing else was seen: by a factor of the root of two for twice the
+/// cache (Hartstein, Srinivasan, Puzak and Emma, "Cache miss behavior: is it sqrt 2?", CF 2006).
+const USUAL_POWER: f64 = 0.5;
+/// Doublings of the cache for which that goes on: no cache has a share that is many times another.
+const DOUBLINGS: i32 = 3;
 /// What two SMT siblings get done together in what one does alone (chosen here; Linux counted with 1.15).
 const SMT_THROUGHPUT: f64 = 1.25;
 
@@ -111,7 +118,7 @@ pub(super) fn demands(
     figures: &Figures,
     threads: &[Load],
     kinds: &Kinds,
-    seats: &BTreeMap<CpuId, (Seat, Lane)>,
+    seats: &Seats,
 ) -> Vec<Demand> {
     let mut asked = vec![0.0; figures.nodes];
     for load in threads.iter().filter(|load| load.is_known()) {
@@ -126,7 +133,7 @@ pub(super) fn demands(
         .collect();
     let of = |(load, curves): (&Load, &Curves)| {
         let curve = curves.if_cache(draw.cache_helps).clone();
-        let (Some((seat, _)), true) = (seats.get(&load.cpu), load.is_known()) else {
+        let (Some((seat, _)), true) = (seats.get(load.cpu), load.is_known()) else {
             return Demand {
                 base_ns: 1.0,
                 in_flight: 1.0,
@@ -215,7 +222,50 @@ fn curve(cache_helps: bool, load: &Load) -> Option<Curve> {
     };
     // A thread of which nothing is counted is not thought to gain by more cache.
     if cache_helps && !load.is_assumed && footprint > points[last].0 * 1.05 {
+        let (bytes, lines) = points[last];
+        let power = match points[..last].last() {
+            Some(&(less, more)) if lines > 0.0 => (more / lines).ln() / (bytes / less).ln(),
+            _ => USUAL_POWER,
+        };
+        let larger = (1..=DOUBLINGS).map(|doubling| 2f64.powi(doubling));
+        let larger = larger.take_while(|times| bytes * times < footprint);
+        points.extend(larger.map(|times| (bytes * times, lines * times.powf(-power))));
         points.push((footprint, 0.0));
     }
     Curve::new(most, &points, footprint.max(points[last].0)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimator;
+    use crate::placement::adaptive::tests::{program, scene};
+    use crate::stage::Stage;
+
+    /// A thread that reads 100 lines with 1 MiB of cache, and 64 MiB of memory; and what else was seen of it.
+    fn lines_with(mebibytes: f64, seen: &[(f64, f64)]) -> f64 {
+        let mut scene = scene();
+        program(&mut scene, 1, 0, 100.0, 16_384);
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let mut load = Estimator::default().observe(&stage).threads.remove(0);
+        let mib = f64::from(1 << 20);
+        let seen = seen.iter().chain(&[(1.0, 100.0)]);
+        load.seen = seen.map(|&(size, lines)| (size * mib, lines)).collect();
+        load.footprint = 64.0 * mib;
+        curve(true, &load).unwrap().at(mebibytes * mib)
+    }
+
+    #[test]
+    fn a_cache_four_times_as_large_halves_the_lines_where_nothing_else_was_seen() {
+        assert!((lines_with(4.0, &[]) - 50.0).abs() < 1e-6);
+        assert_eq!(lines_with(64.0, &[]), 0.0);
+    }
+
+    #[test]
+    fn lines_go_on_falling_as_they_were_seen_to_fall() {
+        // Half the lines for twice the cache.
+        assert!((lines_with(4.0, &[(0.5, 200.0)]) - 25.0).abs() < 1e-6);
+        // Nothing for it.
+        assert!((lines_with(4.0, &[(0.5, 100.0)]) - 100.0).abs() < 1e-6);
+    }
 }

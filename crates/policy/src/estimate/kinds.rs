@@ -5,14 +5,11 @@
 //! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Which siblings share a
 //! core is then left out. Where there are few, each is a kind of its own.
 
-use std::collections::{BTreeMap, HashMap};
-
-use numaherd_contention::{Lane, Seat};
-use numaherd_topology::CpuId;
+use std::collections::HashMap;
 
 use super::BUNDLED_FROM;
 use super::demands::Curves;
-use super::threads::Load;
+use super::threads::{Load, Seats};
 
 /// Figures are told apart in steps of so many to a doubling.
 const STEPS: f64 = 8.0;
@@ -32,7 +29,7 @@ pub(super) struct Kinds {
 
 impl Kinds {
     /// The kinds of these threads.
-    pub(super) fn of(threads: &[Load], seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Self {
+    pub(super) fn of(threads: &[Load], seats: &Seats) -> Self {
         let are_bundled = threads.len() >= BUNDLED_FROM;
         if !are_bundled {
             return Self::each(threads);
@@ -68,12 +65,12 @@ impl Kinds {
 }
 
 /// What tells a thread from others, in steps.
-fn figures(load: &Load, seats: &BTreeMap<CpuId, (Seat, Lane)>) -> Vec<i32> {
+fn figures(load: &Load, seats: &Seats) -> Vec<i32> {
     // Casts from float saturate: nothing is the least step of all.
     let place = |place: usize| i32::try_from(place).unwrap_or(i32::MAX);
     let step = |figure: f64| (figure.log2() * STEPS).round() as i32;
     let domain = seats
-        .get(&load.cpu)
+        .get(load.cpu)
         .map_or(-1, |(seat, _)| place(seat.domain));
     let mut figures = vec![
         domain,

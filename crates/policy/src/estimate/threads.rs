@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_contention::{Lane, Seat};
-use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Topology};
+use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Node, NodeId, Topology};
 use numaherd_world::{ProcessId, Thread, ThreadId};
 
 use super::Basis;
@@ -94,10 +94,30 @@ pub struct Owner {
     pub pages: Vec<u64>,
     /// The nodes (places) that have room for all of it, and that it may use.
     pub fits: Vec<bool>,
+    /// The share of its lines that each thread is known to have for itself.
+    pub private: f64,
+    /// Whether the others are known to be shared: its memory has followed its threads before.
+    pub is_told: bool,
 }
 
-/// The process of a thread, without its threads.
-pub(super) fn owner(stage: &Stage<'_>, thread: usize) -> Owner {
+/// Of each node (place), how many bytes a process may still take: a tenth of what is free stays for everybody else.
+pub(super) fn room(stage: &Stage<'_>) -> Vec<u64> {
+    let states: BTreeMap<NodeId, u64> = (stage.snapshot.nodes.iter())
+        .map(|state| (state.id, state.free_bytes))
+        .collect();
+    let room = |node: &Node| {
+        let free = states.get(&node.id).copied().unwrap_or(0);
+        if node.memory_bytes > 0 {
+            free - free / 10
+        } else {
+            0
+        }
+    };
+    stage.topology.nodes().iter().map(room).collect()
+}
+
+/// The process of a thread, without its threads. `room` is that of [`room()`].
+pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
     let nodes = stage.topology.nodes();
     let process = stage.thread(thread).process;
     let known = stage.snapshot.process(process);
@@ -106,23 +126,22 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize) -> Owner {
         .map(|node| residency.map_or(0, |residency| residency.on(node.id)))
         .collect();
     let all: u64 = pages.iter().sum();
-    let fits = nodes.iter().zip(&pages).map(|(node, &there)| {
-        let state = stage
-            .snapshot
-            .nodes
-            .iter()
-            .find(|state| state.id == node.id);
-        let free = state.map_or(0, |state| state.free_bytes);
-        let needs = (all - there).saturating_mul(stage.snapshot.page_bytes);
-        let allowed = known.is_none_or(|known| known.allowed_nodes.contains(node.id));
-        // A tenth stays free for everybody else.
-        allowed && node.memory_bytes > 0 && needs <= free - free / 10
-    });
+    let fits = nodes
+        .iter()
+        .zip(&pages)
+        .zip(room)
+        .map(|((node, &there), &room)| {
+            let needs = (all - there).saturating_mul(stage.snapshot.page_bytes);
+            let allowed = known.is_none_or(|known| known.allowed_nodes.contains(node.id));
+            allowed && node.memory_bytes > 0 && needs <= room
+        });
     Owner {
         id: process,
         threads: Vec::new(),
         fits: fits.collect(),
         pages,
+        private: 0.0,
+        is_told: false,
     }
 }
 
@@ -206,19 +225,19 @@ fn memory(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> Vec<(usize, f64)
 
 /// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
 /// With `l` the share of local lines on each node, and all lines from nodes with threads, that part is
-/// `(sum l - 1) / (nodes - 1)`.
+/// `(sum l - 1) / (nodes - 1)`. It is the least: what is private and elsewhere looks like what is shared. Gives it.
 pub(super) fn tell_shared_from_private(
     threads: &mut [Load],
     members: &[usize],
-    seats: &BTreeMap<CpuId, (Seat, Lane)>,
-) {
+    seats: &Seats,
+) -> f64 {
     let mut local: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for load in members
         .iter()
         .map(|&at| &threads[at])
         .filter(|load| load.lines > 0.0)
     {
-        let Some((seat, _)) = seats.get(&load.cpu) else {
+        let Some((seat, _)) = seats.get(load.cpu) else {
             continue;
         };
         let of_node = load.memory.iter().find(|&&(node, _)| node == seat.node);
@@ -227,7 +246,7 @@ pub(super) fn tell_shared_from_private(
         *weight += load.lines * load.speed;
     }
     if local.len() < 2 {
-        return;
+        return 0.0;
     }
     let local: Vec<(usize, f64)> = (local.into_iter())
         .map(|(node, (sum, weight))| (node, sum / weight))
@@ -253,7 +272,7 @@ pub(super) fn tell_shared_from_private(
         .iter_mut()
         .for_each(|(_, share)| *share *= (1.0 - private) / sum.max(1e-12));
     for &at in members {
-        let Some((seat, _)) = seats.get(&threads[at].cpu) else {
+        let Some((seat, _)) = seats.get(threads[at].cpu) else {
             continue;
         };
         let mut memory = shared.clone();
@@ -264,9 +283,20 @@ pub(super) fn tell_shared_from_private(
             threads[at].memory = memory;
         }
     }
+    private
 }
 
-pub(super) fn seats(topology: &Topology) -> BTreeMap<CpuId, (Seat, Lane)> {
+/// Where each CPU is.
+#[derive(Clone, Debug)]
+pub(super) struct Seats(Vec<Option<(Seat, Lane)>>);
+
+impl Seats {
+    pub(super) fn get(&self, cpu: CpuId) -> Option<&(Seat, Lane)> {
+        self.0.get(cpu.index())?.as_ref()
+    }
+}
+
+pub(super) fn seats(topology: &Topology) -> Seats {
     let seat = |cpu: &Cpu| {
         let seat = Seat {
             domain: cpu.domain.index(),
@@ -276,9 +306,14 @@ pub(super) fn seats(topology: &Topology) -> BTreeMap<CpuId, (Seat, Lane)> {
             core: cpu.core.index(),
             cpu: cpu.id.index(),
         };
-        Some((cpu.id, (seat, lane)))
+        Some((seat, lane))
     };
-    topology.cpus().iter().filter_map(seat).collect()
+    let last = topology.cpus().iter().map(|cpu| cpu.id.index()).max();
+    let mut seats = vec![None; last.map_or(0, |last| last + 1)];
+    for cpu in topology.cpus() {
+        seats[cpu.id.index()] = seat(cpu);
+    }
+    Seats(seats)
 }
 
 /// Bytes of the last-level cache of each domain.
@@ -299,15 +334,11 @@ pub(super) fn llc_bytes(topology: &Topology) -> Vec<f64> {
 }
 
 /// Gives each thread that goes through its last-level cache an even share of it, or what it can fill.
-pub(super) fn share_caches(
-    threads: &mut [Load],
-    seats: &BTreeMap<CpuId, (Seat, Lane)>,
-    llc: &[f64],
-) {
+pub(super) fn share_caches(threads: &mut [Load], seats: &Seats, llc: &[f64]) {
     let mut users = vec![Vec::new(); llc.len()];
     for (at, load) in threads.iter().enumerate() {
         let goes = load.requests.unwrap_or(0.0).max(load.lines) >= QUIET;
-        if let Some((seat, _)) = seats.get(&load.cpu).filter(|_| goes) {
+        if let Some((seat, _)) = seats.get(load.cpu).filter(|_| goes) {
             users[seat.domain].push(at);
         }
     }

@@ -17,11 +17,11 @@
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
 //!    there; that of one on several follows the samples of its accesses.
-//! 6. *Verify*. When all pages have followed, the speeds of all threads in the next quarter of a second are compared
-//!    with those before. Unless they are better on average, threads and memory go back, and nothing is tried for
-//!    `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried before as
-//!    much more or less is lost as must be gained, or other threads are busy. Where a gain shows, its cost is
-//!    refunded. Either way the estimates learn from it.
+//! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
+//!    compared with those before. Unless they are better on average, threads and memory go back, and nothing is
+//!    tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried
+//!    before as much more or less is lost as must be gained, or other threads are busy. Where a gain shows, its cost
+//!    is refunded. Either way the estimates learn from it.
 //!
 //! Where nothing is counted, threads and memory are only brought together, of processes that were seen for 10 s;
 //! what that costs is never refunded.
@@ -61,7 +61,7 @@ use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage, Staged};
 use crate::words;
 use action::{Action, Follow};
-use search::{Candidate, distinct, may_have};
+use search::{Candidate, may_have};
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW];
@@ -167,6 +167,8 @@ pub struct Adaptive {
     /// Looks since a thread became busy.
     looks: u32,
     busy: Vec<ThreadId>,
+    /// Processes whose memory followed its threads to several nodes: what is private is there since.
+    told: BTreeSet<ProcessId>,
     meter: Meter,
     losses: Option<Losses>,
 }
@@ -197,6 +199,7 @@ impl Adaptive {
             fruitless: None,
             looks: 0,
             busy: Vec::new(),
+            told: BTreeSet::new(),
             meter: Meter::default(),
             losses: None,
         }
@@ -240,6 +243,8 @@ impl Adaptive {
             credit.insert(owner.id, before + ran_ns * self.settings.loss_budget);
         }
         self.credit = credit;
+        self.told
+            .retain(|&process| stage.snapshot.process(process).is_some());
     }
 
     /// Whether an action is over and how it ended; what is not over goes on.
@@ -248,6 +253,8 @@ impl Adaptive {
             return None;
         }
         let action = self.action.take()?;
+        let by_use = action.followed.iter().filter(|follow| follow.by_use);
+        self.told.extend(by_use.map(|follow| follow.process));
         let speeds = action.speeds();
         let layout = (&*action.layout.cpus, &*action.layout.follows);
         (self.estimator).learn(stage.topology, &action.before, layout, &speeds);
@@ -265,9 +272,7 @@ impl Adaptive {
     ) -> Vec<Seat> {
         if self.failed > 0 {
             // Twice: not before something has changed.
-            let stays = vec![false; action.before.processes.len()];
-            let lost = action.before.roughly(&action.before.now(), &stays);
-            self.fruitless = Some((lost, u64::MAX));
+            self.fruitless = Some((action.before.roughly_now(), u64::MAX));
         }
         self.failed += 1;
         let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
@@ -288,13 +293,14 @@ impl Adaptive {
                 self.let_go.push(thread);
             }
         }
-        for Follow { process, from, .. } in action.followed {
-            let owner = picture.processes.iter().find(|owner| owner.id == process);
-            if let Some(owner) = owner.filter(|owner| owner.fits[from]) {
+        for follow in action.followed.iter().filter(|follow| !follow.by_use) {
+            let mut owners = picture.processes.iter();
+            let owner = owners.find(|owner| owner.id == follow.process);
+            if let Some(owner) = owner.filter(|owner| owner.fits[follow.from]) {
                 let thread = picture.threads[owner.threads[0]].id;
                 let why = because().why.to_string();
                 self.pages
-                    .push(order(stage, process, thread, from, UNDO, why));
+                    .push(order(stage, owner.id, thread, follow.from, UNDO, why));
             }
         }
         seats
@@ -327,13 +333,9 @@ impl Adaptive {
                 *costs.entry(load.process).or_default() += MOVE_NS + load.held / 64.0 * LINE_NS;
             }
         }
-        for (process, owner) in picture.processes.iter().enumerate() {
-            if candidate.follows[process] {
-                let nodes = picture.nodes_of(process, &candidate.cpus);
-                let all: u64 = owner.pages.iter().sum();
-                let stay: u64 = distinct(&nodes).map(|node| owner.pages[node]).sum();
-                *costs.entry(process).or_default() += (all - stay) as f64 * PAGE_NS;
-            }
+        for process in (0..picture.processes.len()).filter(|&process| candidate.follows[process]) {
+            let pages = picture.to_move(process, &candidate.cpus);
+            *costs.entry(process).or_default() += pages * PAGE_NS;
         }
         let by_id = |(process, cost): (usize, f64)| (picture.processes[process].id, cost);
         costs.into_iter().map(by_id).collect()
@@ -386,19 +388,17 @@ impl Adaptive {
             seats.push(stage.seat(load.at, cpu, reason));
         }
         for (process, owner) in picture.processes.iter().enumerate() {
+            if !candidate.follows[process] {
+                continue;
+            }
             let mut nodes = picture.nodes_of(process, &candidate.cpus);
             nodes.dedup();
-            if let ([home], true) = (&*nodes, candidate.follows[process]) {
+            if let [home] = *nodes {
                 let thread = picture.threads[owner.threads[0]].id;
                 let why = words().to_string();
-                (self.pages).push(order(stage, owner.id, thread, *home, FOLLOW, why));
-                let most = (0..owner.pages.len()).max_by_key(|&node| owner.pages[node]);
-                action.followed.extend(most.map(|from| Follow {
-                    process: owner.id,
-                    from,
-                    to: *home,
-                }));
+                (self.pages).push(order(stage, owner.id, thread, home, FOLLOW, why));
             }
+            (action.followed).push(Follow::new(owner, nodes.len() > 1));
         }
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
@@ -435,9 +435,7 @@ impl Adaptive {
     /// Looks for a layout that loses fewer cores, and carries it out where the gates are open.
     fn improve(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
         let least = self.settings.least_gain * picture.busy_cores();
-        let stays = vec![false; picture.processes.len()];
-        let now = picture.now();
-        let lost_now = picture.roughly(&now, &stays);
+        let lost_now = picture.roughly_now();
         let as_before = |(before, since_ns): (f64, u64)| {
             let is_recent = stage.snapshot.time_ns.saturating_sub(since_ns) < SEARCHED_AGAIN;
             (before - lost_now).abs() < least && is_recent && self.looks > 0
@@ -552,7 +550,10 @@ impl PlacementRule for Adaptive {
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
-        let picture = self.estimator.observe(stage);
+        let mut picture = self.estimator.observe(stage);
+        for owner in &mut picture.processes {
+            owner.is_told = self.told.contains(&owner.id);
+        }
         let seats = self.decide(stage, &picture, random);
         self.losses = self.meter.read(stage, &picture);
         seats

@@ -7,8 +7,11 @@ use numaherd_world::{ProcessId, ThreadId};
 
 use super::search::Candidate;
 use super::{JUDGED_AFTER, PAGE_NS, SETTLES_AFTER};
-use crate::estimate::{Load, Picture};
+use crate::estimate::{Load, Owner, Picture};
 use crate::stage::Stage;
+
+/// Pages move as long as that takes more than this share of the time (chosen here).
+const STILL_MOVES: f64 = 0.01;
 
 /// What was done, and how fast threads were before and have been since.
 pub(super) struct Action {
@@ -26,8 +29,6 @@ pub(super) struct Action {
     pub(super) charged: Vec<(ProcessId, f64)>,
     /// When it is carried out and caches are filled. Intervals that began before are passed over.
     settled_ns: u64,
-    /// Pages that were yet to follow at the last look.
-    left: u64,
     /// Of each thread, instructions and ns on a CPU since it settled.
     since: BTreeMap<ThreadId, (f64, f64)>,
 }
@@ -35,18 +36,32 @@ pub(super) struct Action {
 /// Memory that follows.
 pub(super) struct Follow {
     pub(super) process: ProcessId,
+    /// Whether it goes to several nodes, as it is used.
+    pub(super) by_use: bool,
+    /// Its pages by node (places) at the last look; first, before any moved.
+    pages: Vec<u64>,
     /// The node (place) that most of it was on.
     pub(super) from: usize,
-    /// Where it goes.
-    pub(super) to: usize,
 }
 
 impl Follow {
-    /// Pages that are not there yet, as far as is known.
-    fn left(&self, picture: &Picture) -> u64 {
+    pub(super) fn new(owner: &Owner, by_use: bool) -> Self {
+        let most = (0..owner.pages.len()).max_by_key(|&node| owner.pages[node]);
+        Self {
+            process: owner.id,
+            by_use,
+            pages: owner.pages.clone(),
+            from: most.unwrap_or(0),
+        }
+    }
+
+    /// Pages that have moved since the last look, as far as nodes have more of them.
+    fn moved(&mut self, picture: &Picture) -> u64 {
         let owner = (picture.processes.iter()).find(|owner| owner.id == self.process);
         owner.map_or(0, |owner| {
-            owner.pages.iter().sum::<u64>() - owner.pages[self.to]
+            let before = std::mem::replace(&mut self.pages, owner.pages.clone());
+            let more = before.iter().zip(&owner.pages);
+            more.map(|(before, now)| now.saturating_sub(*before)).sum()
         })
     }
 }
@@ -66,33 +81,34 @@ impl Action {
             followed: Vec::new(),
             charged,
             settled_ns: 0,
-            left: 0,
             since: BTreeMap::new(),
         }
     }
 
     /// For how many ns it is carried out, from `now_ns` on: one thread moves all pages, one after the other.
     pub(super) fn begin(&mut self, now_ns: u64) -> u64 {
-        self.left = self.left(&self.before);
-        let takes_ns = SETTLES_AFTER + (self.left as f64 * PAGE_NS) as u64;
+        let follows =
+            (0..self.layout.follows.len()).filter(|&process| self.layout.follows[process]);
+        let pages: f64 = follows
+            .map(|process| self.before.to_move(process, &self.layout.cpus))
+            .sum();
+        let takes_ns = SETTLES_AFTER + (pages * PAGE_NS) as u64;
         self.settled_ns = now_ns.saturating_add(takes_ns);
         takes_ns
     }
 
-    fn left(&self, picture: &Picture) -> u64 {
-        let followed = self.followed.iter();
-        followed.map(|follow| follow.left(picture)).sum()
-    }
-
     /// Takes in an interval. Whether it can be judged then.
     pub(super) fn watch(&mut self, stage: &Stage<'_>, picture: &Picture) -> bool {
-        let now_ns = stage.snapshot.time_ns;
-        let left = self.left(picture);
-        if std::mem::replace(&mut self.left, left) > left {
-            // Pages still move: longer than was reckoned with, but they do.
+        let (now_ns, interval_ns) = (stage.snapshot.time_ns, stage.snapshot.interval_ns);
+        let moved: u64 = (self.followed.iter_mut())
+            .map(|follow| follow.moved(picture))
+            .sum();
+        if moved as f64 * PAGE_NS > STILL_MOVES * interval_ns as f64 {
+            // Longer than was reckoned with: accesses to them are sampled first.
             self.settled_ns = self.settled_ns.max(now_ns);
+            self.since.clear();
         }
-        if now_ns.saturating_sub(stage.snapshot.interval_ns) < self.settled_ns {
+        if now_ns.saturating_sub(interval_ns) < self.settled_ns {
             return false;
         }
         for load in &picture.threads {

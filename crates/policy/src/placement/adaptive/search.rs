@@ -38,12 +38,18 @@ pub(crate) fn best(
     lost_now: f64,
     most: usize,
 ) -> Candidate {
-    let left = most;
+    let may_follow = |&process: &usize| {
+        let owner = &picture.processes[process];
+        let suffers = |&thread: &usize| picture.suffers(thread) >= SUFFERS;
+        let has_pages = owner.pages.iter().any(|&pages| pages > 0);
+        has_pages && owner.threads.iter().any(suffers)
+    };
     let mut search = Search {
         stage,
         picture,
         credit,
-        left,
+        may_follow: (0..picture.processes.len()).filter(may_follow).collect(),
+        left: most,
     };
     let mut best = search.with_memory(picture.now(), Some(lost_now));
     for cpus in layouts {
@@ -55,11 +61,6 @@ pub(crate) fn best(
     search.improve(&mut best);
     search.spare(&mut best);
     best
-}
-
-/// Each of some nodes, which ascend, once.
-pub(super) fn distinct(nodes: &[usize]) -> impl Iterator<Item = usize> {
-    nodes.chunk_by(|a, b| a == b).map(|same| same[0])
 }
 
 /// Whether two threads that change places leave all as it is, as those do that share all they read.
@@ -75,6 +76,8 @@ struct Search<'a> {
     stage: &'a Stage<'a>,
     picture: &'a Picture,
     credit: &'a [f64],
+    /// Processes with memory that a thread waits for.
+    may_follow: Vec<usize>,
     left: usize,
 }
 
@@ -84,24 +87,20 @@ impl Search<'_> {
         let picture = self.picture;
         let stays = vec![false; picture.processes.len()];
         let lost = lost.unwrap_or_else(|| self.roughly(&cpus, &stays));
-        let follows: Vec<bool> = (picture.processes.iter().enumerate())
-            .map(|(process, owner)| {
-                let nodes = picture.nodes_of(process, &cpus);
-                let all: u64 = owner.pages.iter().sum();
-                let there = |node: usize| nodes.contains(&node) && owner.pages[node] == all;
-                // What is there already need not follow.
-                let is_there = (0..owner.pages.len()).any(there);
-                let suffers = |&thread: &usize| picture.suffers(thread) >= SUFFERS;
-                // Who uses what can be found out by samples alone.
-                let is_told = picture.from != Basis::Residency
-                    || nodes.windows(2).all(|two| two[0] == two[1]);
-                let fits =
-                    !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
-                let stay: u64 = distinct(&nodes).map(|node| owner.pages[node]).sum();
-                let is_paid = (all - stay) as f64 * PAGE_NS <= self.credit[process];
-                all > 0 && !is_there && fits && is_paid && owner.threads.iter().any(suffers)
-            })
-            .collect();
+        let mut follows = stays.clone();
+        for &process in &self.may_follow {
+            let owner = &picture.processes[process];
+            let nodes = picture.nodes_of(process, &cpus);
+            let all: u64 = owner.pages.iter().sum();
+            let is_one = nodes.windows(2).all(|two| two[0] == two[1]);
+            // What is there already need not follow.
+            let is_there = is_one && nodes.iter().any(|&node| owner.pages[node] == all);
+            // Who uses what can be found out by samples alone.
+            let is_told = picture.from != Basis::Residency || is_one;
+            let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
+            let is_paid = picture.to_move(process, &cpus) * PAGE_NS <= self.credit[process];
+            follows[process] = !is_there && fits && is_paid;
+        }
         if follows.contains(&true) {
             let with = self.roughly(&cpus, &follows);
             if with < lost {

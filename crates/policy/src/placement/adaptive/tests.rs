@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use numaherd_testing::Scene;
 use numaherd_world::{Counts, Process, Residency};
 use proptest::prelude::*;
@@ -117,6 +119,47 @@ fn memory_goes_to_a_thread_that_is_far_from_it() {
     (counts.local, counts.remote) = (Some(0), Some(counts.lines));
     let rules = look(&mut adaptive(), &mut scene, 3);
     assert_eq!(rules, ["adaptive: hold", "adaptive: memory follows"]);
+}
+
+/// A program with two threads that may run on different nodes, whose memory is all on a third.
+fn two_threads_far_from_their_memory(scene: &mut Scene) {
+    program(scene, 1, 2, 100.0, 4000);
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: vec![(numaherd_topology::NodeId(0), 4000)],
+    });
+    let mut other = scene.snapshot.threads[0].clone();
+    other.id.tid += 1;
+    scene.snapshot.threads.push(other);
+    for (thread, cpu) in scene.snapshot.threads.iter_mut().zip([2, 6]) {
+        thread.cpu = CpuId(cpu);
+        thread.cpuset = Arc::new([CpuId(cpu), CpuId(cpu + 1)].into_iter().collect());
+        let counts = thread.counts.as_mut().unwrap();
+        (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    }
+}
+
+#[test]
+fn threads_on_two_nodes_are_held_so_that_their_memory_can_follow_as_it_is_used() {
+    let mut scene = scene();
+    two_threads_far_from_their_memory(&mut scene);
+    let rules = look(&mut adaptive(), &mut scene, 3);
+    assert_eq!(rules, ["adaptive: hold", "adaptive: hold"]);
+}
+
+#[test]
+fn what_has_followed_once_and_is_still_far_is_taken_to_be_shared() {
+    let mut scene = scene();
+    two_threads_far_from_their_memory(&mut scene);
+    let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+    let mut picture = Estimator::default().observe(&stage);
+    let would_lose = |picture: &Picture| picture.lost(&picture.now(), &[true])[0];
+    let before = would_lose(&picture);
+    picture.processes[0].is_told = true;
+    assert!(would_lose(&picture) > before);
+    let mut adaptive = adaptive();
+    look(&mut adaptive, &mut scene, 10);
+    let process = scene.snapshot.threads[0].process;
+    assert!(adaptive.rule.told.contains(&process));
 }
 
 #[test]
