@@ -55,6 +55,7 @@ fn what_was_found_is_given_back_and_what_is_foreign_left_alone() {
             "after kill -9 the affinity was ours",
             "a second numaherd is refused with 6",
             "after release the affinity is as found",
+            "released while all its CPUs were offline, the affinity is as found",
             "a pinned thread was left alone",
             "a dry run changed nothing",
             "a cpuset that forbids the rest was obeyed",

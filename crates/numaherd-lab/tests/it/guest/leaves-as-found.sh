@@ -29,6 +29,19 @@ kill -KILL $h; wait $h 2>/dev/null
 "$NUMAHERD" release
 say "after release the affinity is as found" "$(mask $p)" "$found"
 
+# A thread that does not run keeps its mask when the CPUs in it go.
+"$NUMAHERD" run --policy random --interval 50ms --cpus 2-7 --pid $p >/dev/null 2>&1 & h=$!
+changed $p "$found"
+kill -KILL $h; wait $h 2>/dev/null
+kill -STOP $p
+until grep -q '^State:[[:space:]]*T' /proc/$p/status; do :; done
+online() { for cpu in 1 2 3 4 5 6 7; do echo "$1" >/sys/devices/system/cpu/cpu$cpu/online; done; }
+online 0
+"$NUMAHERD" release
+online 1
+kill -CONT $p
+say "released while all its CPUs were offline, the affinity is as found" "$(mask $p)" "$found"
+
 run --dry-run --for 500ms --pid $p >/dev/null
 say "a dry run changed nothing" "$(mask $p)" "$found"
 
