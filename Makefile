@@ -42,9 +42,11 @@ fuzz:
 	@scripts/fuzz.sh --all
 
 # Goes on where one of the same commit was stopped.
-storm:
+storm: setup
 	mkdir -p target/storm
-	$(CARGO) test --workspace --test storm --locked -- long --for $(STORM_TIME) \
+	$(CARGO) build --release --locked -p numaherd
+	$(MAKE) --assume-old=setup guest
+	STORM_NUMAHERD=$(CURDIR)/target/release/numaherd $(CARGO) test --workspace --test storm --locked -- long --for $(STORM_TIME) \
 		--state $(CURDIR)/target/storm/$$(git describe --always --dirty '--exclude=*').json --page $(CURDIR)/docs/storm.md
 
 bench: build

@@ -9,7 +9,9 @@ use std::thread;
 use rand::Rng;
 
 use crate::calls;
-use crate::machine::{Herd, Machine, ran};
+use crate::herd::Herd;
+use crate::lab::{self, Lab};
+use crate::machine::{Machine, ran};
 
 /// One of them.
 pub struct Kind {
@@ -21,6 +23,8 @@ pub struct Kind {
     pub before: &'static str,
     /// Tries in each round.
     pub share: u64,
+    /// The guest that it needs, if it does; all tries of a round are made in one.
+    pub lab: Option<Lab>,
     /// Does it; kills happen at the call of this number, where that is how it kills.
     pub storm: fn(&mut Machine, Option<u64>),
 }
@@ -32,6 +36,7 @@ pub const KINDS: &[Kind] = &[
         what: "a run is killed where it enters its Nth system call, for all N",
         before: "256 of 258 kills left threads bound, 1,879 in all",
         share: 25,
+        lab: None,
         storm: run_killed_at_call,
     },
     Kind {
@@ -39,6 +44,7 @@ pub const KINDS: &[Kind] = &[
         what: "`release` is killed where it enters its Nth system call, then another one runs",
         before: "",
         share: 10,
+        lab: None,
         storm: release_killed_at_call,
     },
     Kind {
@@ -46,6 +52,7 @@ pub const KINDS: &[Kind] = &[
         what: "a run is killed at any time, among forks and threads",
         before: "256 of 258 kills left threads bound, 1,879 in all",
         share: 15,
+        lab: None,
         storm: |machine, _| {
             let ways = ["fork", "daemon", "exec", "threads"];
             let (one, other) = (machine.one_of(&ways), machine.one_of(&ways));
@@ -57,6 +64,7 @@ pub const KINDS: &[Kind] = &[
         what: "a run is asked to end, among forks and threads",
         before: "5 of 21 ends (`--user`) and 3 of 12 (`--pid`) left threads bound",
         share: 40,
+        lab: None,
         storm: |machine, _| {
             let ways = ["fork", "threads"];
             let (one, other) = (machine.one_of(&ways), machine.one_of(&ways));
@@ -68,6 +76,7 @@ pub const KINDS: &[Kind] = &[
         what: "a run is killed or asked to end, among processes whose parents end at once",
         before: "11 of 12 ends left threads bound",
         share: 10,
+        lab: None,
         storm: |machine, _| among(machine, &["daemon", "work"], 0.5),
     },
     Kind {
@@ -75,6 +84,7 @@ pub const KINDS: &[Kind] = &[
         what: "the same, among processes each of which starts the next one and ends",
         before: "",
         share: 10,
+        lab: None,
         storm: |machine, _| among(machine, &["hop", "work"], 0.5),
     },
     Kind {
@@ -82,6 +92,7 @@ pub const KINDS: &[Kind] = &[
         what: "the same, among programs that put another in their place",
         before: "",
         share: 10,
+        lab: None,
         storm: |machine, _| among(machine, &["exec", "exec"], 0.5),
     },
     Kind {
@@ -89,6 +100,7 @@ pub const KINDS: &[Kind] = &[
         what: "the same, where numbers of processes are used again at once",
         before: "4 of 8,319 and 7 of 7,552 threads of others were bound",
         share: 10,
+        lab: None,
         storm: numbers_used_again,
     },
     Kind {
@@ -96,6 +108,7 @@ pub const KINDS: &[Kind] = &[
         what: "the same, where what is started is not selected, beside pinned threads of users",
         before: "9 of 15 ends left threads bound",
         share: 10,
+        lab: None,
         storm: outside_selection,
     },
     Kind {
@@ -103,6 +116,7 @@ pub const KINDS: &[Kind] = &[
         what: "two herds with journals of their own, one killed or both ended",
         before: "threads left with the other's masks",
         share: 10,
+        lab: None,
         storm: two_herds,
     },
     Kind {
@@ -110,6 +124,7 @@ pub const KINDS: &[Kind] = &[
         what: "the journal's disk is full, before the start or since, or read-only",
         before: "`release` gave nothing back",
         share: 10,
+        lab: None,
         storm: disk_full,
     },
     Kind {
@@ -117,12 +132,45 @@ pub const KINDS: &[Kind] = &[
         what: "a tenant forks as fast as it can and sets the herd's own masks, beside pinned threads of others",
         before: "",
         share: 10,
+        lab: None,
         storm: hostile,
+    },
+    Kind {
+        name: "cpusets",
+        what: "a cpuset is narrowed and widened before, while and after a herd runs; in the lab",
+        before: "5 of 5 threads stayed bound",
+        share: 3,
+        lab: Some(Lab::RealTime),
+        storm: lab::cpusets,
+    },
+    Kind {
+        name: "hot-plug",
+        what: "CPUs go offline and come back before, while and after a herd runs; in the lab",
+        before: "3 of 5 threads stayed bound",
+        share: 3,
+        lab: Some(Lab::RealTime),
+        storm: lab::hot_plug,
+    },
+    Kind {
+        name: "clocks",
+        what: "the clock jumps by hours and years, to and fro; in the lab",
+        before: "not tried",
+        share: 2,
+        lab: Some(Lab::RealTime),
+        storm: lab::clocks,
+    },
+    Kind {
+        name: "sampling",
+        what: "policies that count and sample (dino, brm, adaptive) are killed or asked to end; in the lab",
+        before: "not tried",
+        share: 2,
+        lab: Some(Lab::Modelled),
+        storm: lab::sampling,
     },
 ];
 
 /// Has tenants at work, beside one whose user has set its affinity.
-fn tenants(machine: &mut Machine, ways: &[&str]) {
+pub fn tenants(machine: &mut Machine, ways: &[&str]) {
     for way in ways {
         machine.tenant(way);
     }
@@ -146,7 +194,7 @@ fn herd(machine: &mut Machine) -> Herd {
 }
 
 /// Kills a herd and has restored what it owes, or with the rest of the chance ends it.
-fn over(machine: &mut Machine, herd: Herd, chance_of_kill: f64) {
+pub fn over(machine: &mut Machine, herd: Herd, chance_of_kill: f64) {
     a_while(machine);
     if machine.random.random_bool(chance_of_kill) {
         machine.kill(herd);

@@ -7,11 +7,11 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -21,13 +21,22 @@ use numaherd_policy::Random;
 use numaherd_topology::{CpuId, CpuSet};
 use rand::Rng;
 use rustix::event::Timespec;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-pub const NUMAHERD: &str = env!("CARGO_BIN_EXE_numaherd");
+use crate::herd::{Ended, Herd};
 
-/// How long anything may take. Far longer than it does: nothing is learnt from it but that it hangs.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// The environment's word for the program that is tried, where that is not the one built with the tests.
+const PROGRAM: &str = "STORM_NUMAHERD";
+
+/// How long a try may take, in seconds; in a guest, which is emulated, [`IN_GUEST`] times as long.
+pub const TRY_SECONDS: u64 = 90;
+/// See [`TRY_SECONDS`].
+pub const IN_GUEST: u64 = 6;
+
+/// How long anything may take, in seconds. Far longer than it does: nothing is learnt from it but that it hangs.
+const USUAL_PATIENCE_S: u64 = 40;
+static PATIENCE_S: AtomicU64 = AtomicU64::new(USUAL_PATIENCE_S);
 
 /// The most processes that there may be in a machine, those that nobody has waited for included. The kernel's numbers
 /// are everybody's.
@@ -35,6 +44,9 @@ const MOST_PROCESSES: usize = 400;
 
 /// The highest number of a process: more than there may be, by some, so that they are not used again at once.
 const MOST_NUMBERS: &str = "2000";
+
+/// What a stop or a release says that gives up after 10 s, because threads are started faster than they can be given back.
+const GAVE_UP: &str = "stop what starts them, and run `numaherd release`";
 
 /// The environment's word for the affinity that a user set.
 const SET_BY_USER: &str = "STORM_MASK";
@@ -64,6 +76,8 @@ pub struct Seen {
     pub wall_ms: u64,
     /// The most memory that a herd had, in KiB.
     pub memory_kib: u64,
+    /// Stops and releases that said after 10 s that threads are started faster than they can be given back.
+    pub gave_up: u64,
     /// What should not have been.
     pub findings: Vec<String>,
     /// Why it could not be tried here.
@@ -89,6 +103,8 @@ impl Looked {
 }
 
 pub(crate) struct Machine {
+    /// Whether it is in a guest.
+    is_guests: bool,
     pub random: Random,
     pub seen: Seen,
     /// The affinity of whom nobody has given one.
@@ -98,11 +114,20 @@ pub(crate) struct Machine {
     output: std::io::PipeWriter,
     tenants: Vec<Child>,
     pub journal: PathBuf,
+    /// The CPUs that tenants may be pinned to.
+    pub pins: CpuSet,
+    /// The cgroup that tenants are put into, if any.
+    pub cgroup: Option<PathBuf>,
+    /// What the kernel leaves of all CPUs in it now, where that is less.
+    pub narrowed: Option<String>,
 }
 
 impl Machine {
     /// Begins one in the working directory, which is empty.
-    pub fn new(random: Random) -> Self {
+    pub fn new(random: Random, is_guests: bool) -> Self {
+        if is_guests {
+            PATIENCE_S.store(USUAL_PATIENCE_S * IN_GUEST, Ordering::Relaxed);
+        }
         fs::write("go", "").unwrap();
         fs::write("tenant.sh", include_str!("tenant.sh")).unwrap();
         assert!(ran("mkfifo", &["never"]));
@@ -115,10 +140,15 @@ impl Machine {
                 heard.fetch_add(n as u64, Ordering::Relaxed);
             }
         });
+        let whole = mask("self");
         Self {
+            is_guests,
             random,
             seen: Seen::default(),
-            whole: mask("self"),
+            pins: whole.parse().expect("a list of CPUs"),
+            cgroup: None,
+            narrowed: None,
+            whole,
             said,
             output,
             tenants: Vec::new(),
@@ -134,7 +164,7 @@ impl Machine {
     /// Starts a tenant; its number.
     pub fn tenant(&mut self, way: &str) -> u32 {
         let mut command = match way {
-            "threads" => {
+            "threads" | "memory" => {
                 let mut command = Command::new(std::env::current_exe().unwrap());
                 command.args(["tenant", way]);
                 command
@@ -152,8 +182,7 @@ impl Machine {
     /// The same for a user who has set the affinity of his processes, to one of the machine's CPUs. It starts no
     /// daemons: in sessions of their own they could not be told from heirs (`docs/operators.md`).
     pub fn pinned_tenant(&mut self, way: &str) -> u32 {
-        let cpus: CpuSet = self.whole.parse().expect("a list of CPUs");
-        let cpus: Vec<CpuId> = cpus.iter().collect();
+        let cpus: Vec<CpuId> = self.pins.iter().collect();
         let cpu = self.one_of(&cpus).to_string();
         let mut command = Command::new("taskset");
         command.args(["-c", &cpu, "sh", "tenant.sh", way, "24"]);
@@ -194,6 +223,9 @@ impl Machine {
         let output = self.output.try_clone().unwrap();
         let tenant = command.stdin(Stdio::null()).stdout(output).spawn().unwrap();
         let pid = tenant.id();
+        if let Some(cgroup) = &self.cgroup {
+            fs::write(cgroup.join("cgroup.procs"), pid.to_string()).unwrap();
+        }
         eprintln!("tenant {pid}: {program:?}");
         self.tenants.push(tenant);
         pid
@@ -209,9 +241,10 @@ impl Machine {
 
     /// A herd of this machine, or of whom `more` selects.
     pub fn command(&self, more: &[&str]) -> Command {
-        let mut command = Command::new(NUMAHERD);
+        let interval = if self.is_guests { "100ms" } else { "20ms" };
+        let mut command = numaherd();
         command
-            .args(["run", "--config", "none", "--interval", "20ms"])
+            .args(["run", "--config", "none", "--interval", interval])
             .arg("--journal")
             .arg(&self.journal)
             .args(more);
@@ -220,7 +253,12 @@ impl Machine {
 
     /// Starts it, quietly.
     pub fn herd(&self, more: &[&str]) -> Herd {
-        let mut command = self.command(&["--policy", "random", "--scope", "core"]);
+        self.herd_by("random", more)
+    }
+
+    /// The same by another policy.
+    pub fn herd_by(&self, policy: &str, more: &[&str]) -> Herd {
+        let mut command = self.command(&["--policy", policy, "--scope", "core"]);
         command.args(more);
         Herd::start(command)
     }
@@ -259,7 +297,7 @@ impl Machine {
     /// Whether a herd has given a thread its affinity.
     fn is_placed(&self, thread: &Looked) -> bool {
         let is_whole = thread.due.as_ref() == Some(&self.whole);
-        thread.is_bound() && is_whole
+        thread.is_bound() && is_whole && self.narrowed.as_ref() != Some(&thread.mask)
     }
 
     /// Notes that a herd, or a release, was killed.
@@ -289,6 +327,10 @@ impl Machine {
     /// Notes that a herd ended by itself, with what it said.
     pub fn has_ended(&mut self, success: bool, said: &str) {
         self.seen.ends += 1;
+        if said.contains(GAVE_UP) {
+            self.seen.gave_up += 1;
+            return;
+        }
         if !success {
             self.found(format!("a herd failed: {said}"));
         }
@@ -308,7 +350,7 @@ impl Machine {
     }
 
     pub fn release_command(&self) -> Command {
-        let mut command = Command::new(NUMAHERD);
+        let mut command = numaherd();
         command.args(["release", "--json", "--journal"]);
         command.arg(&self.journal);
         command
@@ -334,6 +376,10 @@ impl Machine {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let report = String::from_utf8_lossy(&output.stdout).into_owned();
+            if report.contains(GAVE_UP) {
+                self.seen.gave_up += 1;
+                return;
+            }
             self.found(format!("release failed: {said}{report}"));
             return;
         }
@@ -387,7 +433,8 @@ impl Machine {
         threads
     }
 
-    /// Has all tenants rest, and looks at every thread.
+    /// Has all tenants rest, and looks at every thread. Where a stop or release gave up, another one is run before, as it
+    /// has said.
     pub fn judge(&mut self) {
         fs::remove_file("go").unwrap();
         let before = Cell::new(BTreeSet::new());
@@ -399,6 +446,13 @@ impl Machine {
                 .all(|thread| thread.rests || thread.process == std::process::id());
             rests && before.replace(numbers.clone()) == numbers
         });
+        let gave_up = self.seen.gave_up;
+        if gave_up > 0 {
+            self.release();
+        }
+        if self.seen.gave_up > gave_up {
+            self.found("a release gave up although nothing was started".to_owned());
+        }
         let threads = self.look();
         self.seen.threads += threads.len() as u64;
         for thread in threads.iter().filter(|thread| thread.is_bound()) {
@@ -415,82 +469,10 @@ impl Machine {
     }
 }
 
-/// A herd that runs.
-pub struct Herd {
-    child: Child,
-    begun: Instant,
-    said: PathBuf,
-}
-
-/// One that has ended.
-pub struct Ended {
-    pub status: ExitStatus,
-    pub said: String,
-    cpu_ms: u64,
-    wall_ms: u64,
-    memory_kib: u64,
-}
-
-impl Herd {
-    pub fn start(mut command: Command) -> Self {
-        let said = PathBuf::from(format!("herd.{}", fs::read_dir(".").unwrap().count()));
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&said).unwrap())
-            .spawn()
-            .unwrap();
-        Self {
-            child,
-            begun: Instant::now(),
-            said,
-        }
-    }
-
-    /// What it has said so far.
-    fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap_or_default()
-    }
-
-    fn has_ended(&self) -> bool {
-        let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let pid = Pid::from_child(&self.child);
-        !matches!(waitid(WaitId::Pid(pid), only_look), Ok(None))
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        // It may have ended by itself.
-        let _ = kill_process(Pid::from_child(&self.child), signal);
-    }
-
-    pub fn end(self, signal: Signal) -> Ended {
-        let memory_kib = field(&format!("/proc/{}/status", self.pid()), "VmHWM:");
-        self.signal(signal);
-        let ended = self.end_by_itself();
-        let kib = memory_kib.split_whitespace().next();
-        Ended {
-            memory_kib: kib.and_then(|kib| kib.parse().ok()).unwrap_or(0),
-            ..ended
-        }
-    }
-
-    pub fn end_by_itself(mut self) -> Ended {
-        wait_until("a herd ends", || self.has_ended());
-        let wall_ms = self.begun.elapsed().as_millis() as u64;
-        let cpu_ms = cpu_ms(self.pid());
-        let status = self.child.wait().unwrap();
-        Ended {
-            status,
-            said: self.said(),
-            cpu_ms,
-            wall_ms,
-            memory_kib: 0,
-        }
-    }
+/// The program that is tried.
+fn numaherd() -> Command {
+    let built = || env!("CARGO_BIN_EXE_numaherd").into();
+    Command::new(std::env::var_os(PROGRAM).unwrap_or_else(built))
 }
 
 /// Ends the machine, with all that is in it, as soon as there are too many processes. Where each namespace has a limit
@@ -499,10 +481,6 @@ pub fn limit_processes() {
     if has_own_numbers() {
         fs::write("/proc/sys/kernel/pid_max", MOST_NUMBERS).unwrap();
     }
-    let look_again = Timespec {
-        tv_sec: 0,
-        tv_nsec: 10_000_000,
-    };
     thread::spawn(move || {
         loop {
             let processes = numbers(Path::new("/proc")).len();
@@ -510,8 +488,7 @@ pub fn limit_processes() {
                 eprintln!("{processes} processes are too many for one machine");
                 std::process::exit(1);
             }
-            // Nothing tells of processes that start.
-            let _ = rustix::event::poll(&mut [], Some(&look_again));
+            pause(Duration::from_millis(10));
         }
     });
 }
@@ -544,14 +521,25 @@ pub fn ran(program: &str, arguments: &[&str]) -> bool {
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
+    let patience = Duration::from_secs(PATIENCE_S.load(Ordering::Relaxed));
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
-        thread::yield_now();
+        assert!(begun.elapsed() < patience, "waited in vain: {what}");
+        // A machine's CPUs are few.
+        pause(Duration::from_millis(1));
     }
 }
 
+/// Leaves the CPU to others before something is looked at again, of which nothing tells.
+fn pause(time: Duration) {
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    let _ = rustix::event::poll(&mut [], Some(&time));
+}
+
 /// What stands behind a word at the beginning of a line of a file; nothing where it cannot be read.
-fn field(path: &str, word: &str) -> String {
+pub fn field(path: &str, word: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(word));
     value.unwrap_or_default().trim().to_owned()
@@ -560,16 +548,6 @@ fn field(path: &str, word: &str) -> String {
 /// The CPUs that a process may run on; nothing where there is none.
 pub fn mask(process: &str) -> String {
     field(&format!("/proc/{process}/status"), "Cpus_allowed_list:")
-}
-
-/// Processor time of a process that has ended and has not been waited for.
-fn cpu_ms(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, in parentheses: fields 3 and on; 14 and 15 are user and system time.
-    let behind = text.rsplit_once(") ").map_or("", |(_, behind)| behind);
-    let words = behind.split_whitespace().skip(11).take(2);
-    let ticks: u64 = words.filter_map(|word| word.parse::<u64>().ok()).sum();
-    ticks * 1000 / rustix::param::clock_ticks_per_second()
 }
 
 /// The entries of a folder that are numbers.

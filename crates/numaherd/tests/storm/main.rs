@@ -7,11 +7,15 @@
 //! started by the try and ends with it. What happens in it ([`kinds`]) follows from the seed, the kind and the
 //! number of the try, as far as the kernel's scheduling lets it.
 //!
-//! By itself this is a test for each kind: a few tries. `make storm` (`storm long`) runs rounds of all kinds for hours,
-//! from a file with the state so far, and writes the table.
+//! Some need a guest of the lab ([`lab`]), in which they have such a machine as well.
+//!
+//! By itself this is a test for each kind that needs none: a few tries. `make storm` (`storm long`) runs rounds of all
+//! kinds for hours, from a file with the state so far, and writes the table.
 
 mod calls;
+mod herd;
 mod kinds;
+mod lab;
 mod machine;
 mod record;
 mod sys;
@@ -27,13 +31,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use libtest_mimic::Trial;
+use numaherd_lab_launcher::{Ending, Guest};
 use numaherd_policy::Random;
 use numaherd_world::in_step::lock;
 use rand::SeedableRng;
 use rustix::process::{Pid, WaitOptions};
 
 use kinds::{KINDS, Kind};
-use machine::{Machine, Seen};
+use lab::Lab;
+use machine::{IN_GUEST, Machine, Seen, TRY_SECONDS};
 use record::Record;
 
 /// The seed of the tests.
@@ -44,9 +50,6 @@ const SHORT: u64 = 3;
 
 /// How long a storm goes on by default.
 const LONG: Duration = Duration::from_secs(8 * 3600);
-
-/// How long one try may take, in seconds.
-const TRY_SECONDS: u32 = 90;
 
 /// Kills and ends herds among all that may happen on a machine, and looks at every thread afterwards.
 #[derive(Parser)]
@@ -79,6 +82,7 @@ fn main() -> Result<ExitCode> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[1..] {
         ["tenant", "threads", most] => tenants::threads(number(most) as u32),
+        ["tenant", "memory", mib] => tenants::memory(number(mib) as u32),
         ["inside", name, seed, try_, at] => {
             inside(named(name), number(seed), number(try_), number(at))?;
         }
@@ -96,19 +100,22 @@ fn number(word: &str) -> u64 {
     word.parse().expect("a number")
 }
 
-/// A test for each kind; ignored where no storm is possible.
+/// A test for each kind that needs no guest; ignored where no storm is possible.
 fn tests() -> Vec<Trial> {
     let cannot = cannot();
     if let Some(why) = &cannot {
         eprintln!("storm: {} kinds skipped: {why}", KINDS.len());
     }
-    let tests = KINDS.iter().map(|kind| {
+    let here = KINDS.iter().filter(|kind| kind.lab.is_none());
+    let tests = here.map(|kind| {
         let short = move || {
-            let record = Mutex::new(Record::open(None, Some(SEED))?);
-            for _ in 0..SHORT {
-                next(&record, kind);
-            }
-            let record = lock(&record);
+            let storm = Storm {
+                record: Mutex::new(Record::open(None, Some(SEED))?),
+                state: None,
+                until: None,
+            };
+            (0..SHORT).try_for_each(|_| storm.next(kind, None))?;
+            let record = lock(&storm.record);
             match record.findings() {
                 0 => Ok(()),
                 _ => Err(record.remarks().into()),
@@ -136,7 +143,8 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(number) = arguments.number {
         let seed = arguments.seed.unwrap_or(SEED);
         for kind in kinds {
-            let seen = attempt(kind, seed, number, arguments.at_call);
+            let guest = kind.lab.map(Lab::boot).transpose()?;
+            let seen = attempt(kind, seed, number, arguments.at_call, guest.as_ref())?;
             println!("{}", serde_json::to_string_pretty(&seen)?);
         }
         return Ok(ExitCode::SUCCESS);
@@ -147,19 +155,20 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
     }
     let record = Record::open(arguments.state.as_deref(), arguments.seed)?;
     println!("storm: commit {}, seed {}", record.commit, record.seed);
-    let begun = Instant::now();
     let limit = arguments.time.unwrap_or(LONG);
+    let storm = Storm {
+        record: Mutex::new(record),
+        state: arguments.state.clone(),
+        until: Some(Instant::now() + limit),
+    };
     let round = kinds
         .iter()
-        .flat_map(|&kind| iter::repeat_n(kind, kind.share as usize));
-    let (record, turns) = (Mutex::new(record), Mutex::new(round.cycle()));
-    let turn = || lock(&turns).next().filter(|_| begun.elapsed() <= limit);
+        .flat_map(|&kind| iter::repeat_n(kind, (kind.share / tries_of_turn(kind)) as usize));
+    let turns = Mutex::new(round.cycle());
+    let turn = || lock(&turns).next().filter(|_| !storm.is_over());
     let work = || -> Result<()> {
         while let Some(kind) = turn() {
-            next(&record, kind);
-            if let Some(state) = &arguments.state {
-                lock(&record).keep(state)?;
-            }
+            storm.turn(kind)?;
         }
         Ok(())
     };
@@ -170,7 +179,7 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
         let mut ended = workers.into_iter().map(|worker| worker.join());
         ended.try_for_each(|ended| ended.expect("a try is a process of its own"))
     })?;
-    let record = lock(&record);
+    let record = lock(&storm.record);
     println!("{}\n{}", record.table(KINDS), record.remarks());
     if let Some(page) = &arguments.page {
         std::fs::write(page, record.page(KINDS))
@@ -193,27 +202,82 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Makes the next try of a kind. Others may be made meanwhile.
-fn next(record: &Mutex<Record>, kind: &Kind) {
-    let mut known = lock(record);
-    let seed = known.seed;
-    let line = known.lines.entry(kind.name.to_owned()).or_default();
-    // The first makes all its calls, and so tells how many there are. The others' share of them are spread by the
-    // golden ratio: after some tries no stretch is left out, and after many no call.
-    let share = (line.begun as f64 * 0.618_033_988_749_895).fract();
-    let at = (line.calls > 0).then(|| 1 + (share * line.calls as f64) as u64);
-    let number = line.begun;
-    line.begun += 1;
-    drop(known);
-    let seen = attempt(kind, seed, number, at);
-    for finding in &seen.findings {
-        let at = at.map_or(String::new(), |at| format!(" --at-call {at}"));
-        println!(
-            "storm: {} --seed {seed} --try {number}{at}: {finding}",
-            kind.name
-        );
+/// How many tries of a kind are made in one turn: one, or in a guest all of a round.
+fn tries_of_turn(kind: &Kind) -> u64 {
+    kind.lab.map_or(1, |_| kind.share)
+}
+
+/// A storm that goes on.
+struct Storm {
+    record: Mutex<Record>,
+    /// The file in which what came of it is kept after each try.
+    state: Option<PathBuf>,
+    /// When no try begins any more.
+    until: Option<Instant>,
+}
+
+impl Storm {
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() > until)
     }
-    lock(record).add(kind, number, seen);
+
+    /// Makes the next tries of a kind. What cannot be made, because there is no lab or its guest fails, is counted as skipped.
+    fn turn(&self, kind: &Kind) -> Result<()> {
+        let tries = || -> Result<()> {
+            let guest = kind.lab.map(Lab::boot).transpose()?;
+            for _ in 0..tries_of_turn(kind) {
+                if !self.is_over() {
+                    self.next(kind, guest.as_ref())?;
+                }
+            }
+            Ok(())
+        };
+        match tries() {
+            Err(error) if error.is::<numaherd_lab_launcher::Error>() => {
+                let begun =
+                    |record: &Record| record.lines.get(kind.name).map_or(0, |line| line.begun);
+                let number = begun(&lock(&self.record));
+                let skipped = Seen {
+                    skipped: Some(error.to_string()),
+                    ..Seen::default()
+                };
+                self.add(kind, number, skipped)
+            }
+            ended => ended,
+        }
+    }
+
+    /// Makes the next try of a kind, here or in a guest. Others may be made meanwhile.
+    ///
+    /// # Errors
+    /// The guest's; what came of it cannot be kept.
+    fn next(&self, kind: &Kind, guest: Option<&Guest>) -> Result<()> {
+        let mut known = lock(&self.record);
+        let seed = known.seed;
+        let line = known.lines.entry(kind.name.to_owned()).or_default();
+        // The first makes all its calls, and so tells how many there are. The others' share of them are spread by the
+        // golden ratio: after some tries no stretch is left out, and after many no call.
+        let share = (line.begun as f64 * 0.618_033_988_749_895).fract();
+        let at = (line.calls > 0).then(|| 1 + (share * line.calls as f64) as u64);
+        let number = line.begun;
+        line.begun += 1;
+        drop(known);
+        let seen = attempt(kind, seed, number, at, guest)?;
+        for finding in &seen.findings {
+            let at = at.map_or(String::new(), |at| format!(" --at-call {at}"));
+            println!(
+                "storm: {} --seed {seed} --try {number}{at}: {finding}",
+                kind.name
+            );
+        }
+        self.add(kind, number, seen)
+    }
+
+    fn add(&self, kind: &Kind, number: u64, seen: Seen) -> Result<()> {
+        let mut record = lock(&self.record);
+        record.add(kind, number, seen);
+        self.state.iter().try_for_each(|state| record.keep(state))
+    }
 }
 
 /// Why no storm is possible here.
@@ -221,7 +285,7 @@ fn cannot() -> Option<String> {
     if available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         return Some("with one CPU no affinity differs from another".to_owned());
     }
-    let output = namespace().arg("true").output();
+    let output = namespace(TRY_SECONDS).arg("true").output();
     match output {
         Ok(output) if output.status.success() => None,
         Ok(output) => Some(format!(
@@ -234,10 +298,10 @@ fn cannot() -> Option<String> {
 
 /// Runs what follows in a namespace of processes and mounts, for a limited time. Whoever ends first, this program, the
 /// limit or what is run, all of the namespace ends with it.
-fn namespace() -> Command {
+fn namespace(seconds: u64) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]);
-    let seconds = TRY_SECONDS.to_string();
+    let seconds = seconds.to_string();
     command.args([
         "timeout",
         "--foreground",
@@ -272,30 +336,54 @@ fn first(program: &[&str]) -> Result<ExitCode> {
     }
 }
 
-/// Makes one try, and hears what came of it.
-fn attempt(kind: &Kind, seed: u64, number: u64, at_call: Option<u64>) -> Seen {
+/// Makes one try, here or in a guest, and hears what came of it.
+///
+/// # Errors
+/// The guest's.
+fn attempt(
+    kind: &Kind,
+    seed: u64,
+    number: u64,
+    at_call: Option<u64>,
+    guest: Option<&Guest>,
+) -> numaherd_lab_launcher::Result<Seen> {
     let own = std::env::current_exe().expect("this program");
-    let mut command = namespace();
+    let seconds = guest.map_or(TRY_SECONDS, |_| TRY_SECONDS * IN_GUEST);
+    let mut command = namespace(seconds);
     command
         .arg(own)
         .args(["inside", kind.name, &seed.to_string()]);
     command.args([number, at_call.unwrap_or(0)].map(|number| number.to_string()));
-    let output = command.output().expect("timeout can be started");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let (ending, said, complained) = match guest {
+        None => {
+            let output = command.output().expect("timeout can be started");
+            (output.status.to_string(), output.stdout, output.stderr)
+        }
+        Some(guest) => {
+            let words = iter::once(command.get_program()).chain(command.get_args());
+            let command = numaherd_lab_launcher::Command::inherited(words)?;
+            let output = guest.output(&command, None)?;
+            let ending = match output.ending {
+                Ending::Exited(code) => format!("exit status: {code}"),
+                Ending::Killed(signal) => format!("signal: {signal}"),
+            };
+            (ending, output.stdout, output.stderr)
+        }
+    };
+    let said = String::from_utf8_lossy(&said);
     let seen = said
         .lines()
         .last()
         .and_then(|line| serde_json::from_str(line).ok());
-    seen.unwrap_or_else(|| Seen {
+    Ok(seen.unwrap_or_else(|| Seen {
         findings: vec![format!(
-            "the try did not come to its end: {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
+            "the try did not come to its end: {ending}: {}",
+            String::from_utf8_lossy(&complained)
                 .trim()
                 .replace('\n', "; ")
         )],
         ..Seen::default()
-    })
+    }))
 }
 
 /// A try, in the namespace that is its machine.
@@ -307,7 +395,8 @@ fn inside(kind: &Kind, seed: u64, number: u64, at_call: u64) -> Result<()> {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
     });
     machine::limit_processes();
-    let mut machine = Machine::new(Random::seed_from_u64(named ^ number.rotate_left(32)));
+    let random = Random::seed_from_u64(named ^ number.rotate_left(32));
+    let mut machine = Machine::new(random, kind.lab.is_some());
     (kind.storm)(&mut machine, (at_call > 0).then_some(at_call));
     machine.judge();
     println!("{}", serde_json::to_string(&machine.seen)?);

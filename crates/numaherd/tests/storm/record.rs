@@ -116,6 +116,7 @@ impl Record {
         sum.cpu_ms += seen.cpu_ms;
         sum.wall_ms += seen.wall_ms;
         sum.memory_kib = sum.memory_kib.max(seen.memory_kib);
+        sum.gave_up += seen.gave_up;
         sum.skipped = seen.skipped.or(sum.skipped.take());
         let named = |finding| format!("try {number}: {finding}");
         sum.findings.extend(seen.findings.into_iter().map(named));
@@ -164,10 +165,18 @@ impl Record {
         table
     }
 
-    /// What was found and what was skipped, a line each.
+    /// What else is to be said of kinds, what was found and what was skipped, a line each.
     pub fn remarks(&self) -> String {
         let mut text = String::new();
         for (name, line) in &self.lines {
+            if line.seen.gave_up > 0 {
+                let _ = writeln!(
+                    text,
+                    "* {name}: {} stops and releases gave up after 10 s, because threads were started faster than they \
+                     were given back; another release, once the tenants rested, gave the rest back",
+                    quantity::count(line.seen.gave_up)
+                );
+            }
             if let Some(why) = &line.seen.skipped {
                 let _ = writeln!(text, "* {name}: {} tries skipped: {why}", line.skipped);
             }

@@ -29,6 +29,19 @@ fn say() {
     let _ = std::io::stdout().write_all(b"\n");
 }
 
+/// A process with memory of its own, of so many MiB, which it uses.
+pub fn memory(mib: u32) {
+    let mut own = vec![1_u8; (mib as usize) << 20];
+    while goes() {
+        for byte in own.iter_mut().step_by(64) {
+            *byte = byte.wrapping_add(1);
+        }
+        std::hint::black_box(&own);
+        say();
+    }
+    rest();
+}
+
 /// Threads that stay, that end, and that start others and end; at most so many stay.
 pub fn threads(most: u32) {
     let busy = || {
