@@ -178,7 +178,8 @@ impl Record {
                 );
             }
             if let Some(why) = &line.seen.skipped {
-                let _ = writeln!(text, "* {name}: {} tries skipped: {why}", line.skipped);
+                let why = why.lines().next().unwrap_or_default();
+                let _ = writeln!(text, "* {name}: {} skipped: {why}", line.skipped);
             }
             for finding in line.seen.findings.iter().take(SHOWN) {
                 let _ = writeln!(text, "* {name}, {finding}");
