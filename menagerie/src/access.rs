@@ -141,6 +141,8 @@ impl Access for Chase {
 #[derive(Debug)]
 pub struct Update {
     region: Region,
+    /// Lines in use, from the region's first.
+    used: usize,
     random: u64,
     state: u64,
 }
@@ -149,6 +151,7 @@ impl Update {
     /// Updates in `region`, at the lines that `seed` picks.
     pub fn new(region: Region, seed: u64) -> Update {
         Update {
+            used: region.bytes() / LINE,
             region,
             random: mix(seed),
             state: mix(seed),
@@ -163,6 +166,7 @@ impl Access for Update {
             .region
             .words()
             .as_chunks_mut::<{ LINE / size_of::<u64>() }>();
+        let memory = &mut memory[..self.used];
         let mut random = self.random;
         let mut add = || {
             random = random::next(random);
@@ -192,6 +196,45 @@ impl Access for Update {
 
     fn lines(&self) -> u64 {
         (self.region.bytes() / LINE) as u64
+    }
+}
+
+/// Updates of a working set that grows line by line.
+#[derive(Debug)]
+pub struct Growing {
+    update: Update,
+    /// Updates until all of it is in use.
+    until: u64,
+    done: u64,
+}
+
+impl Growing {
+    /// `update`, of which all lines are in use after `rounds` (at least one) times their number of updates.
+    pub fn new(update: Update, rounds: u64) -> Growing {
+        Growing {
+            until: update.lines().saturating_mul(rounds),
+            update,
+            done: 0,
+        }
+    }
+
+    /// Lines in use after `done` updates, at least one.
+    fn used(&self, done: u64) -> usize {
+        let lines = self.update.lines();
+        let used = u128::from(lines) * u128::from(done) / u128::from(self.until.max(1));
+        used.clamp(1, u128::from(lines)) as usize
+    }
+}
+
+impl Access for Growing {
+    fn touch(&mut self, lines: u64, compute: u64) {
+        self.update.used = self.used(self.done);
+        self.update.touch(lines, compute);
+        self.done = self.done.saturating_add(lines);
+    }
+
+    fn lines(&self) -> u64 {
+        self.update.lines()
     }
 }
 
@@ -237,6 +280,20 @@ mod tests {
             update.touch(first, 0);
             update.touch(second, 2);
             prop_assert_eq!(update.region.words().iter().sum::<u64>(), first + second);
+        }
+
+        /// Nothing beyond the lines that are in use is touched, and in the end all are in use.
+        #[test]
+        fn a_growing_working_set_is_reached_evenly(rounds in 1u64..5, steps in 1u64..100, seed: u64) {
+            let mut growing = Growing::new(Update::new(region(3), seed), rounds);
+            let all = rounds * growing.lines();
+            for step in 1..=steps {
+                growing.touch(all / steps, 0);
+                let used = (growing.lines() * (step - 1) * (all / steps) / all).max(1) as usize;
+                let beyond = &growing.update.region.words()[8 * used..];
+                prop_assert!(beyond.iter().all(|word| *word == 0));
+            }
+            prop_assert_eq!(growing.used(all), growing.lines() as usize);
         }
 
         #[test]

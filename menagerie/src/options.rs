@@ -45,7 +45,7 @@ pub enum Command {
     /// Multiply and add without touching memory: a turtle
     Compute(Common),
     /// Add to random lines, none waiting for another: many lines in flight
-    Update(WithMemory<BetweenLines>),
+    Update(WithMemory<Update>),
     /// Change between miss rates every few seconds, as the ranks of an MPI job do
     Phases(WithMemory<Phases>),
     /// Threads that read and write one working set together
@@ -65,7 +65,8 @@ impl Command {
     /// How to start and report. A serving process is not told.
     pub fn conduct(&self) -> Option<&Conduct> {
         let common = match self {
-            Command::Chase(options) | Command::Update(options) => &options.common,
+            Command::Chase(options) => &options.common,
+            Command::Update(options) => &options.common,
             Command::Stream(options) => &options.common,
             Command::Compute(common) => common,
             Command::Phases(options) => &options.common,
@@ -284,6 +285,18 @@ pub struct BetweenLines {
     /// Iterations of the compute loop after each line, which lower the miss rate
     #[arg(long, value_name = "ITERATIONS", default_value = "0")]
     pub compute: u64,
+}
+
+/// Options of `update` alone.
+#[derive(Debug, Args, Serialize)]
+pub struct Update {
+    /// Between the lines.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub between: BetweenLines,
+    /// Grow from one line to the whole working set over this many rounds; pages are first touched when they are reached
+    #[arg(long, value_name = "ROUNDS", conflicts_with = "home", value_parser = clap::value_parser!(u64).range(1..))]
+    pub grow: Option<u64>,
 }
 
 /// Memory.

@@ -1,6 +1,6 @@
 //! From options to a run: each workload's checks, memory and threads.
 
-use crate::access::AccessKind;
+use crate::access::{self, AccessKind, Chase, Growing, Update};
 use crate::channel::Pipes;
 use crate::compute::{self, Compute};
 use crate::error::Error;
@@ -39,12 +39,10 @@ pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<R
         gate: &StartSignal::new(ready, go)?,
     };
     let report = match command {
-        Command::Chase(options) => steady(options, ("chase", "hop"), AccessKind::Chase, host)?,
+        Command::Chase(options) => chase(options, host)?,
         Command::Stream(options) => stream(options, host)?,
         Command::Compute(options) => compute(options, host)?,
-        Command::Update(options) => {
-            steady(options, ("update", "update"), AccessKind::Update, host)?
-        }
+        Command::Update(options) => update(options, host)?,
         Command::Phases(options) => phases(options, host)?,
         Command::Share(options) => share(options, host)?,
         Command::Micro(options) => micro(options, host)?,
@@ -66,26 +64,33 @@ struct Host<'h> {
     gate: &'h StartSignal,
 }
 
-/// chase and update: the same number of instructions between accesses.
-fn steady(
-    options: &WithMemory<BetweenLines>,
-    (kind, operation): (&'static str, &'static str),
-    access: AccessKind,
-    host: Host<'_>,
-) -> Result<Report, Error> {
+fn chase(options: &WithMemory<BetweenLines>, host: Host<'_>) -> Result<Report, Error> {
     let compute = options.own.compute;
-    let cost = access.instructions().cost(compute);
     let setup = Setup::new(&options.common, Some(&options.memory), host)?;
     let outcome = setup
-        .own_memory(|region, index| Steady::new(access.to(region, setup.seed(index)), compute))?;
+        .own_memory(|region, index| Steady::new(Chase::new(region, setup.seed(index)), compute))?;
     let parameters = parameters(options, Some(&options.memory));
-    Ok(Report::new(
-        kind,
-        operation,
-        Some(cost),
-        parameters,
-        outcome,
-    ))
+    let cost = Some(access::CHASE.cost(compute));
+    Ok(Report::new("chase", "hop", cost, parameters, outcome))
+}
+
+fn update(options: &WithMemory<options::Update>, host: Host<'_>) -> Result<Report, Error> {
+    let compute = options.own.between.compute;
+    let setup = Setup::new(&options.common, Some(&options.memory), host)?;
+    let new = |region, index| Update::new(region, setup.seed(index));
+    let outcome = match options.own.grow {
+        None => setup.own_memory(|region, index| Steady::new(new(region, index), compute))?,
+        Some(rounds) => setup.run(|index| {
+            setup.placement.settle(index, || {
+                let region = setup.placement.addresses(setup.bytes)?;
+                let growing = Growing::new(new(region, index), rounds);
+                Ok(Steady::new(growing, compute))
+            })
+        })?,
+    };
+    let parameters = parameters(options, Some(&options.memory));
+    let cost = Some(access::UPDATE.cost(compute));
+    Ok(Report::new("update", "update", cost, parameters, outcome))
 }
 
 fn stream(options: &WithMemory<options::Stream>, host: Host<'_>) -> Result<Report, Error> {

@@ -5,6 +5,8 @@
 //! same means and at the same cost), and all programs are released at one moment.
 //! When the last measured program has ended, the others are ended too.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
@@ -36,10 +38,11 @@ const VMSTAT: &str = "/proc/vmstat";
 pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outcome> {
     let scratch = Scratch::new()?;
     set_balancing(false)?;
+    let search_path = search_path(menagerie);
     let mut herd_members = Vec::new();
     for program in &scenario.programs {
         for copy in 0..program.copies {
-            herd_members.push(Member::start(program, copy, menagerie, &scratch.0)?);
+            herd_members.push(Member::start(program, copy, &search_path, &scratch.0)?);
         }
     }
     for member in &mut herd_members {
@@ -127,6 +130,18 @@ impl Drop for Numad {
     }
 }
 
+/// The `PATH` of the scenario's programs, on which the menagerie comes first.
+fn search_path(menagerie: &Path) -> OsString {
+    let mut path = menagerie
+        .parent()
+        .map_or_else(OsString::new, OsString::from);
+    if let Some(rest) = env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
 /// One process of the scenario.
 struct Member {
     name: String,
@@ -150,15 +165,13 @@ struct ReportThread {
 }
 
 impl Member {
-    fn start(program: &Program, copy: u32, menagerie: &Path, scratch: &Path) -> Result<Self> {
+    fn start(program: &Program, copy: u32, search_path: &OsStr, scratch: &Path) -> Result<Self> {
         let name = &program.name;
         let ready = scratch.join(format!("{name}.{copy}.ready"));
-        let path = match program.command[0].as_str() {
-            "menagerie" => menagerie.as_os_str().to_owned(),
-            other => other.into(),
-        };
-        let mut command = Command::new(&path);
+        let path = &program.command[0];
+        let mut command = Command::new(path);
         command
+            .env("PATH", search_path)
             .args(program.arguments(copy))
             .arg("--json")
             .arg("--ready-file")
@@ -171,7 +184,7 @@ impl Member {
             name: name.clone(),
             copy,
             measured: program.measured,
-            held: held.with_context(|| format!("cannot start {name} ({})", path.display()))?,
+            held: held.with_context(|| format!("cannot start {name} ({path})"))?,
         })
     }
 
