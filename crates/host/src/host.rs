@@ -251,6 +251,7 @@ impl Host {
                 machine: self.machines.of(process.id),
                 group: process.group.as_ref().map(|group| group.name.clone()),
                 residency: self.residencies.of(process.id).cloned(),
+                memory_policy: self.residencies.policy_of(process.id).cloned(),
             })
             .collect();
         processes.sort_unstable_by_key(|process| process.id);

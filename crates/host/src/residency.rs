@@ -6,10 +6,13 @@
 //! processes together keep to the same share of a tick, the longest unread first; one that has never
 //! been read always is.
 //!
+//! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`).
+//!
 //! Where the kernel has no numa_maps (CONFIG_NUMA off) there is one node, and everything that is
 //! resident is on it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Residency};
@@ -21,6 +24,7 @@ use crate::proc::{decimal, numa_maps, words};
 #[derive(Clone, Debug)]
 struct Read {
     residency: Option<Residency>,
+    policy: Option<Arc<str>>,
     at_ns: u64,
     took_ns: u64,
 }
@@ -80,12 +84,13 @@ impl Residencies {
                 break;
             }
             let began = kernel.now_ns();
-            let residency = self.read(process);
+            let (residency, policy) = self.read(process);
             let at_ns = kernel.now_ns();
             let took_ns = at_ns.saturating_sub(began);
             spent += took_ns;
             let read = Read {
                 residency,
+                policy,
                 at_ns,
                 took_ns,
             };
@@ -98,17 +103,25 @@ impl Residencies {
         self.known.get(&process)?.residency.as_ref()
     }
 
-    fn read(&mut self, process: ProcessId) -> Option<Residency> {
+    /// The memory policy that its user gave a process's memory or a part of it, as of the same time.
+    pub(crate) fn policy_of(&self, process: ProcessId) -> Option<&Arc<str>> {
+        self.known.get(&process)?.policy.as_ref()
+    }
+
+    fn read(&mut self, process: ProcessId) -> (Option<Residency>, Option<Arc<str>>) {
         let file = format!("proc/{}/numa_maps", process.pid);
         match self.root.read_into(&file, &mut self.buffer) {
             Ok(()) => {
                 let mappings = numa_maps::parse(&self.buffer, self.page_bytes);
-                Some(numa_maps::residency(&mappings))
+                let policy = mappings
+                    .iter()
+                    .find_map(|mapping| mapping.policy.as_deref());
+                (Some(numa_maps::residency(&mappings)), policy.map(Arc::from))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.all_on_the_only_node(process)
+                (self.all_on_the_only_node(process), None)
             }
-            Err(_) => None,
+            Err(_) => (None, None),
         }
     }
 
@@ -164,6 +177,31 @@ mod tests {
         assert_eq!(pages(&residencies, B), [(0, 5), (3, 7)]);
         residencies.refresh(&kernel, &[(B, false)], 1_000_000);
         assert_eq!(pages(&residencies, A), []);
+    }
+
+    #[test]
+    fn a_policy_of_any_mapping_with_pages_is_the_process_s() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = FakeKernel::default();
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        let mine = "1000 default N0=5\n2000 interleave:0-3 N1=1\n";
+        write(root.path(), 1, "numa_maps", mine);
+        write(
+            root.path(),
+            2,
+            "numa_maps",
+            "1000 local N0=5\n2000 bind:1\n",
+        );
+        residencies.refresh(&kernel, &[(A, true), (B, true)], 1_000_000);
+        assert_eq!(
+            residencies.policy_of(A).map(|policy| &**policy),
+            Some("interleave:0-3")
+        );
+        assert_eq!(
+            residencies.policy_of(B),
+            None,
+            "a mapping without pages does not count"
+        );
     }
 
     #[test]

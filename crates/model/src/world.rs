@@ -258,6 +258,7 @@ impl InStep for Model {
                     machine: None,
                     group: None,
                     residency: Some(residency(&process.memory)),
+                    memory_policy: None,
                 })
                 .collect(),
             nodes: nodes

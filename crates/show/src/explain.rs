@@ -170,6 +170,9 @@ pub struct ProcessStory {
     /// The group of the configuration that it belongs to, as last seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The memory policy that its user gave it, as last seen: its pages are left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_policy: Option<String>,
     /// Where its pages were when first and last read; `None` where they never were.
     pub pages: Option<Homes>,
     /// Its threads, ascending.

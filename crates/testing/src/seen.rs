@@ -99,6 +99,7 @@ pub fn process_on(number: u32, name: &str, pages: &[(u32, u64)], nodes: &Arc<Nod
         residency: Some(Residency {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
         }),
+        memory_policy: None,
     }
 }
 

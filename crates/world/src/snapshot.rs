@@ -189,6 +189,10 @@ pub struct Process {
     /// Where its pages are, where that could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residency: Option<Residency>,
+    /// The memory policy that its user gave its memory or a part of it, as `/proc/PID/numa_maps` has it
+    /// (`interleave:0-3`, `bind:1`): nobody else moves its pages. `None` for the kernel's own rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_policy: Option<Arc<str>>,
     /// How much its threads shared pages in the interval, where that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Arc<Sharing>>,

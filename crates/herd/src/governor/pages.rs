@@ -12,7 +12,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{NodeState, PageOrder, PageOutcome, Pages, Process, ProcessId, Snapshot};
+use numaherd_world::{
+    NodeState, PageOrder, PageOutcome, Pages, Process, ProcessId, Snapshot, Unmanaged,
+};
 
 use super::bounce::{BounceLimit, Bounces};
 use super::rate::TokenBucket;
@@ -166,7 +168,7 @@ impl PageGovernor {
             (Guard::UnknownProcess, why)
         })?;
         let process = known_process(&snapshot, order.process)?;
-        may_be_touched(&snapshot, order)?;
+        may_be_touched(&snapshot, order, process)?;
         has_pages(order)?;
         has_memory(&self.topology, order.to)?;
         within_allowed_nodes(process, order.to)?;
@@ -331,7 +333,13 @@ fn known_process(snapshot: &Snapshot, id: ProcessId) -> Result<&Process, Objecti
     })
 }
 
-fn may_be_touched(snapshot: &Snapshot, order: &PageOrder) -> Verdict {
+/// Memory belongs to its user as CPUs do, but to each by its own sign: a memory policy, and an affinity. So the pages of
+/// threads that their user pinned may move, as the kernel's own balancing moves them.
+fn may_be_touched(snapshot: &Snapshot, order: &PageOrder, process: &Process) -> Verdict {
+    if let Some(policy) = &process.memory_policy {
+        let why = format!("its memory has a policy of its user's ({policy})");
+        return Err((Guard::HandsOff, why));
+    }
     let Some(thread) = snapshot.thread(order.thread) else {
         let why = format!(
             "{} is not among the threads that were observed",
@@ -340,7 +348,7 @@ fn may_be_touched(snapshot: &Snapshot, order: &PageOrder) -> Verdict {
         return Err((Guard::UnknownThread, why));
     };
     match &thread.unmanaged {
-        None => Ok(()),
+        None | Some(Unmanaged::UserAffinity { .. }) => Ok(()),
         Some(reason) => Err((
             Guard::HandsOff,
             format!("its thread must be left alone: {reason}"),

@@ -82,6 +82,19 @@ fn pages_of_others_are_not_touched() {
 }
 
 #[test]
+fn memory_is_its_user_s_by_a_memory_policy_and_not_by_a_pinned_thread() {
+    let mut scene = scene();
+    let order = window(&scene.one, 0, 1, 1);
+    scene.seen.threads[0].unmanaged = Some(Unmanaged::UserAffinity { cpus: None });
+    scene.told(Limits::default(), &order).unwrap();
+    scene.seen.threads[0].unmanaged = None;
+    scene.seen.processes[0].memory_policy = Some("interleave:0-1".into());
+    let told = scene.told(Limits::default(), &order);
+    let why = "hands off: its memory has a policy of its user's (interleave:0-1)";
+    assert_eq!(told.unwrap_err(), why);
+}
+
+#[test]
 fn nodes_beyond_machine_cpuset_and_limits_are_refused() {
     let mut scene = scene();
     let told = scene.told(Limits::default(), &window(&scene.one, 0, 1, 7));

@@ -164,6 +164,7 @@ mod tests {
             name: "qemu".to_owned(),
             allowed_nodes: Arc::default(),
             residency: None,
+            memory_policy: None,
             sharing: None,
             machine: Some(Arc::new(machine)),
             group: None,

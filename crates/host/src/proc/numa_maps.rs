@@ -15,6 +15,9 @@ use super::{decimal, hexadecimal, lines, split_once, words};
 pub struct NodePages {
     /// First address, as in `maps`.
     pub start: u64,
+    /// The memory policy that its user gave it (`interleave:0-3`); `None` for the kernel's own rule, also where it was
+    /// asked for (`default`, `local`).
+    pub policy: Option<String>,
     /// Resident base pages by node.
     pub pages: Vec<(NodeId, u64)>,
     /// Whether one of the pages is mapped more than once (`mapmax=`).
@@ -31,6 +34,9 @@ pub fn parse(text: &[u8], base_page_bytes: u64) -> Vec<NodePages> {
 fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     let mut fields = words(line);
     let start = hexadecimal(fields.next()?)?;
+    let policy = fields
+        .next()
+        .filter(|policy| !matches!(*policy, b"default" | b"local"));
     let mut pages = Vec::new();
     let mut page_bytes = base_page_bytes;
     let mut mapped_again = false;
@@ -54,6 +60,7 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     }
     (!pages.is_empty()).then_some(NodePages {
         start,
+        policy: policy.map(|policy| String::from_utf8_lossy(policy).into_owned()),
         pages,
         mapped_again,
     })
@@ -93,6 +100,8 @@ mod tests {
         assert_eq!(mappings[1].start, 0x7f00_0000_0000);
         let mapped_again: Vec<bool> = mappings.iter().map(|m| m.mapped_again).collect();
         assert_eq!(mapped_again, [false, false, false, false, true]);
+        let policies: Vec<_> = mappings.iter().map(|m| m.policy.as_deref()).collect();
+        assert_eq!(policies, [None, None, Some("bind:1"), None, None]);
         let residency = residency(&mappings);
         assert_eq!(
             residency.pages,

@@ -92,7 +92,8 @@ pub struct Owner {
     pub threads: Vec<usize>,
     /// Its pages by node (places).
     pub pages: Vec<u64>,
-    /// The nodes (places) that have room for all of it, and that it may use.
+    /// The nodes (places) that have room for all of it, and that it may use; none where its user gave its memory a
+    /// policy.
     pub fits: Vec<bool>,
     /// The share of its lines that each thread is known to have for itself.
     pub private: f64,
@@ -126,6 +127,7 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
         .map(|node| residency.map_or(0, |residency| residency.on(node.id)))
         .collect();
     let all: u64 = pages.iter().sum();
+    let is_free = known.is_none_or(|known| known.memory_policy.is_none());
     let fits = nodes
         .iter()
         .zip(&pages)
@@ -133,7 +135,7 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
         .map(|((node, &there), &room)| {
             let needs = (all - there).saturating_mul(stage.snapshot.page_bytes);
             let allowed = known.is_none_or(|known| known.allowed_nodes.contains(node.id));
-            allowed && node.memory_bytes > 0 && needs <= room
+            is_free && allowed && node.memory_bytes > 0 && needs <= room
         });
     Owner {
         id: process,

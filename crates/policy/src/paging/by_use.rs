@@ -163,7 +163,10 @@ impl PageRule for ByUse {
     }
 
     fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {
-        let nodes = spread_out(placed);
+        let mut nodes = spread_out(placed);
+        let is_free =
+            |process| (snapshot.process(process)).is_none_or(|known| known.memory_policy.is_none());
+        nodes.retain(|&process, _| is_free(process));
         let thaws = |since_ns: u64| snapshot.time_ns.saturating_sub(since_ns) >= self.thaw_after_ns;
         if self.nodes != nodes || self.rests_since_ns.is_some_and(thaws) {
             (self.settled, self.rests_since_ns) = (0, None);

@@ -31,6 +31,8 @@ pub(super) struct ProcessTrack {
     pub(super) name: String,
     pub(super) guest: Option<Arc<Guest>>,
     pub(super) group: Option<Arc<str>>,
+    /// The memory policy that its user gave it, as last seen.
+    pub(super) memory_policy: Option<Arc<str>>,
     pub(super) pages: Option<Homes>,
     /// Where its pages were, at the end of which interval.
     pub(super) residencies: Vec<(u64, Arc<Residency>)>,
@@ -70,6 +72,7 @@ impl History for Stories {
             let track = self.processes.entry(process.id).or_default();
             track.name.clone_from(&process.name);
             track.group.clone_from(&process.group);
+            track.memory_policy.clone_from(&process.memory_policy);
             if now.guest.is_some() {
                 track.guest.clone_from(&now.guest);
             }

@@ -134,6 +134,8 @@ impl Reading {
                 name: known.map(|known| known.name.clone()),
                 guest: known.and_then(|known| known.guest.as_deref().cloned()),
                 group: known.and_then(|known| known.group.as_deref().map(str::to_owned)),
+                memory_policy: known
+                    .and_then(|known| known.memory_policy.as_deref().map(str::to_owned)),
                 pages: known.and_then(|known| known.pages.clone()),
                 threads: Vec::new(),
             });

@@ -302,6 +302,10 @@ fn process_story(process: &ProcessStory, run: Option<&Run>, most: (usize, usize)
         let row = format!("Virtual machine {}: {}.", guest.name, guest.row());
         text += &indented(2, &row);
     }
+    if let Some(policy) = &process.memory_policy {
+        let row = format!("Its memory has a policy of its user's ({policy}) and is left alone.");
+        text += &indented(2, row);
+    }
     text += &indented(2, homes(process));
     for thread in &process.threads {
         text += &thread_story(thread, run, most);

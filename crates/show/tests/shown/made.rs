@@ -98,6 +98,7 @@ pub fn process(pid: u32, name: &str, pages: &[(u32, u64)]) -> Process {
         allowed_nodes: Arc::new(nodes),
         sharing: None,
         machine: None,
+        memory_policy: None,
         group: None,
         residency: Some(Residency {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),

@@ -256,6 +256,7 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
                     .map(|(&pages, &node)| (node, pages))
                     .collect(),
             }),
+            memory_policy: None,
             sharing,
             machine: None,
             group: None,

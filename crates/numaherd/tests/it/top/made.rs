@@ -77,6 +77,7 @@ impl Run {
             }),
             sharing: None,
             machine: None,
+            memory_policy: None,
         };
         let node = |id| NodeState {
             id,

@@ -48,6 +48,13 @@ fn what_one_node_uses_goes_there() {
 }
 
 #[test]
+fn what_its_user_gave_a_place_stays() {
+    let mut scene = scene();
+    scene.snapshot.processes[0].memory_policy = Some("interleave:0-3".into());
+    assert_eq!(orders(&scene, &[(2, 700); 9]), []);
+}
+
+#[test]
 fn what_all_use_is_spread_block_by_block() {
     let of_block = |block: u64| (0..8).map(move |thread| (thread % 4, block * BLOCK + 7));
     let accesses: Vec<_> = (1..5).flat_map(of_block).collect();

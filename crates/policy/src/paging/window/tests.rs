@@ -244,6 +244,7 @@ fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
         machine: None,
         group: None,
         residency: residency.map(|on| Residency { pages: pages(on) }),
+        memory_policy: None,
     }
 }
 

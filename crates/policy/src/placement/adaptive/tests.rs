@@ -163,6 +163,24 @@ fn what_has_followed_once_and_is_still_far_is_taken_to_be_shared() {
 }
 
 #[test]
+fn memory_of_which_its_user_decided_stays() {
+    let mut scene = scene();
+    program(&mut scene, 1, 6, 100.0, 4000);
+    let process = &mut scene.snapshot.processes[0];
+    process.memory_policy = Some("bind:0".into());
+    process.residency = Some(Residency {
+        pages: vec![(numaherd_topology::NodeId(0), 4000)],
+    });
+    let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
+    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    let rules = look(&mut adaptive(), &mut scene, 20);
+    assert!(
+        !rules.contains(&"adaptive: memory follows".to_owned()),
+        "{rules:?}"
+    );
+}
+
+#[test]
 fn what_made_threads_slower_is_undone_and_not_tried_again_at_once() {
     let mut scene = scene();
     for (number, cpu) in [(1, 0), (2, 1), (3, 4), (4, 5)] {
