@@ -48,6 +48,8 @@ use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use crate::busy::wanted;
+use crate::losses::LEAST_CPU_SHARE;
 use crate::memory::PerThread;
 use crate::stage::Stage;
 use beliefs::Beliefs;
@@ -116,7 +118,7 @@ impl fmt::Display for Basis {
 pub struct Picture {
     /// What it is made from: of all threads the least.
     pub from: Basis,
-    /// The busy threads, in the snapshot's order.
+    /// The threads that use CPUs, in the snapshot's order.
     pub threads: Vec<Load>,
     /// Their processes.
     pub processes: Vec<Owner>,
@@ -154,6 +156,8 @@ impl Estimator {
         let topology = stage.topology;
         let mut busy: Vec<(usize, bool)> = stage.busy().map(|(_, at)| (at, true)).collect();
         busy.extend(stage.unmanaged.iter().map(|&at| (at, false)));
+        busy.sort_unstable();
+        busy.extend(others(stage, &busy));
         busy.sort_unstable();
         let llc = llc_bytes(topology);
         let known = self.threads.line_up(&stage.snapshot.threads);
@@ -274,13 +278,24 @@ impl Estimator {
     }
 }
 
+/// Threads that are not busy enough to be placed and yet take a part of a CPU, as those of parallel programs do that
+/// wait for each other, beside those that are.
+fn others(stage: &Stage<'_>, busy: &[(usize, bool)]) -> Vec<(usize, bool)> {
+    let takes = |&at: &usize| {
+        let is_busy = busy.binary_search_by_key(&at, |&(busy, _)| busy).is_ok();
+        wanted(stage.thread(at)) >= LEAST_CPU_SHARE && !is_busy
+    };
+    let all = (0..stage.snapshot.threads.len()).filter(takes);
+    all.map(|at| (at, false)).collect()
+}
+
 impl Picture {
     /// The place of a CPU's domain and node.
     pub fn seat(&self, cpu: CpuId) -> Option<Seat> {
         self.seats.get(cpu).map(|&(seat, _)| seat)
     }
 
-    /// The place of a thread among [`Self::threads`]; `None` where it is not busy.
+    /// The place of a thread among [`Self::threads`]; `None` where it uses no CPU.
     pub fn place(&self, thread: ThreadId) -> Option<usize> {
         let threads = &self.threads;
         threads.binary_search_by_key(&thread, |load| load.id).ok()
@@ -315,6 +330,17 @@ impl Picture {
         let all: u64 = pages.iter().sum();
         let there: u64 = nodes.iter().map(|&node| pages[node]).sum();
         all as f64 - there as f64 / nodes.len().max(1) as f64
+    }
+
+    /// CPUs that threads want in each domain beyond those that it has; less than 0 where some are free.
+    pub fn wanted_beyond(&self, cpus: &[CpuId]) -> Vec<f64> {
+        let mut beyond: Vec<f64> = self.cpus.iter().map(|cpus| -cpus).collect();
+        for (load, &cpu) in self.threads.iter().zip(cpus) {
+            if let Some(seat) = self.seat(cpu) {
+                beyond[seat.domain] += load.wanted;
+            }
+        }
+        beyond
     }
 
     /// CPU that the threads want together.

@@ -31,14 +31,14 @@ use serde::{Deserialize, Serialize};
 use crate::busy::wanted;
 pub use crate::estimate::Basis;
 use crate::estimate::{Estimator, Lost, Picture};
-use crate::placement::adaptive::search;
+use crate::placement::adaptive::search::{self, Balanced};
 use crate::policy::{Needs, Random};
 use crate::settings::{PlacementSettings, Settings};
 use crate::stage::{PlacementRule, Seat, Stage, Staged};
 
 /// Threads that want less of a CPU than this are not judged. Lower than the share from which threads are placed:
 /// services lose cores too (chosen here).
-const LEAST_CPU_SHARE: f64 = 0.1;
+pub(crate) const LEAST_CPU_SHARE: f64 = 0.1;
 /// The least time between two looks (chosen here; policies may decide more often).
 const EACH: Duration = Duration::from_secs(1);
 /// In how short an interval nothing is judged: counters have hardly begun.
@@ -295,11 +295,11 @@ impl Observing {
     }
 
     fn search(&mut self, stage: &Stage<'_>, picture: &Picture, now: &Lost) {
-        let lost_now = picture.roughly_now();
+        let balanced = Balanced::of(stage, picture);
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
         let credit = vec![f64::INFINITY; picture.processes.len()];
         let most = most.min(MOST_LAYOUTS);
-        let found = search::best(stage, picture, Vec::new(), &credit, lost_now, most);
+        let found = search::best(stage, picture, Vec::new(), &credit, balanced, most);
         let then = picture.lost(&found.cpus, &found.follows);
         self.meter.searched(now, &then);
     }

@@ -6,10 +6,10 @@
 //! Rule, at each look:
 //! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
 //!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
-//! 2. *Candidates*: the threads where they are; the layouts of `dino`, `di` and `n-mass`; each with the memory
+//! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free CPUs; the layouts of `dino`, `di` and `n-mass`; each with the memory
 //!    where it is and with its threads; and from the best of these a local search, in which a thread that
 //!    suffers moves to another domain, or changes places with the one there that suffers least.
-//! 3. *Least constraint*: memory stays that the best candidate would move without losing fewer cores by it.
+//! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
 //!    process that it touches has credit for its cost: where it has too little, its memory stays for now.
@@ -61,7 +61,7 @@ use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage, Staged};
 use crate::words;
 use action::{Action, Follow};
-use search::{Candidate, may_have};
+use search::{Balanced, Candidate, may_have};
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW];
@@ -435,7 +435,8 @@ impl Adaptive {
     /// Looks for a layout that loses fewer cores, and carries it out where the gates are open.
     fn improve(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
         let least = self.settings.least_gain * picture.busy_cores();
-        let lost_now = picture.roughly_now();
+        let balanced = Balanced::of(stage, picture);
+        let lost_now = balanced.roughly;
         let as_before = |(before, since_ns): (f64, u64)| {
             let is_recent = stage.snapshot.time_ns.saturating_sub(since_ns) < SEARCHED_AGAIN;
             (before - lost_now).abs() < least && is_recent && self.looks > 0
@@ -458,8 +459,8 @@ impl Adaptive {
         let credit: Vec<f64> = (picture.processes.iter())
             .map(|owner| self.credit.get(&owner.id).copied().unwrap_or(0.0))
             .collect();
-        let candidate = search::best(stage, picture, layouts, &credit, lost_now, most);
-        let lost = picture.lost_now();
+        let lost = balanced.lost;
+        let candidate = search::best(stage, picture, layouts, &credit, balanced, most);
         let then = picture.lost(&candidate.cpus, &candidate.follows);
         self.meter.searched(&lost, &then);
         let draws = lost.len() as f64;

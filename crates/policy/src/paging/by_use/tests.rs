@@ -50,6 +50,7 @@ fn what_one_node_uses_goes_there() {
 #[test]
 fn what_its_user_gave_a_place_stays() {
     let mut scene = scene();
+    scene.home(1, "spread", 0);
     scene.snapshot.processes[0].memory_policy = Some("interleave:0-3".into());
     assert_eq!(orders(&scene, &[(2, 700); 9]), []);
 }

@@ -3,7 +3,7 @@
 use numaherd_topology::CpuId;
 
 use super::{PAGE_NS, SUFFERS};
-use crate::estimate::{Basis, Load, Picture};
+use crate::estimate::{Basis, Load, Lost, Picture};
 use crate::stage::Stage;
 
 /// CPUs that the threads of a domain may want beyond those that it has.
@@ -28,14 +28,77 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
     allowed && thread.unmanaged.is_none()
 }
 
-/// The best candidate that is found: from where the threads are, at a loss of `lost_now` cores, and from `layouts`,
+/// Where the threads will be once the kernel has balanced them: where more CPUs are wanted in a domain than it has,
+/// those that are the kernel's own and suffer least go where CPUs are free. What that gains is not for us to gain.
+pub(crate) struct Balanced {
+    cpus: Vec<CpuId>,
+    /// What is then lost, in cores, by the draws that a search goes by.
+    pub(crate) roughly: f64,
+    /// And by all.
+    pub(crate) lost: Lost,
+}
+
+impl Balanced {
+    pub(crate) fn of(stage: &Stage<'_>, picture: &Picture) -> Self {
+        let now = picture.now();
+        let mut cpus = now.clone();
+        let domains = stage.topology.domains();
+        let mut beyond = picture.wanted_beyond(&cpus);
+        for domain in 0..domains.len() {
+            if beyond[domain] <= ROOM {
+                continue;
+            }
+            let is_the_kernel_s = |&at: &usize| {
+                let load = &picture.threads[at];
+                let thread = stage.thread(load.at);
+                let is_here = picture
+                    .seat(load.cpu)
+                    .is_some_and(|seat| seat.domain == domain);
+                is_here && thread.unmanaged.is_none() && thread.assigned.is_none()
+            };
+            let mut here: Vec<usize> = (0..now.len()).filter(is_the_kernel_s).collect();
+            here.sort_by(|&a, &b| picture.suffers(a).total_cmp(&picture.suffers(b)));
+            for at in here {
+                let load = &picture.threads[at];
+                let freest = (0..domains.len()).min_by(|&a, &b| beyond[a].total_cmp(&beyond[b]));
+                let Some(to) = freest.filter(|&to| beyond[to] + load.wanted <= ROOM) else {
+                    break;
+                };
+                let allowed = |&cpu: &CpuId| may_have(stage, load.at, cpu);
+                if let Some(cpu) = domains[to].cpus.iter().find(allowed) {
+                    cpus[at] = cpu;
+                    beyond[domain] -= load.wanted;
+                    beyond[to] += load.wanted;
+                }
+                if beyond[domain] <= ROOM {
+                    break;
+                }
+            }
+        }
+        if cpus == now {
+            return Self {
+                cpus,
+                roughly: picture.roughly_now(),
+                lost: picture.lost_now(),
+            };
+        }
+        let stays = vec![false; picture.processes.len()];
+        Self {
+            roughly: picture.roughly(&cpus, &stays),
+            lost: picture.lost(&cpus, &stays),
+            cpus,
+        }
+    }
+}
+
+/// The best candidate that is found: from where the threads are once the kernel has balanced them, and from `layouts`,
 /// by trying at most `most` layouts. The memory of a process follows only where its `credit`, in ns, pays for it.
 pub(crate) fn best(
     stage: &Stage<'_>,
     picture: &Picture,
     layouts: Vec<Vec<CpuId>>,
     credit: &[f64],
-    lost_now: f64,
+    balanced: Balanced,
     most: usize,
 ) -> Candidate {
     let may_follow = |&process: &usize| {
@@ -51,7 +114,7 @@ pub(crate) fn best(
         may_follow: (0..picture.processes.len()).filter(may_follow).collect(),
         left: most,
     };
-    let mut best = search.with_memory(picture.now(), Some(lost_now));
+    let mut best = search.with_memory(balanced.cpus, Some(balanced.roughly));
     for cpus in layouts {
         let candidate = search.with_memory(cpus, None);
         if candidate.lost < best.lost * (1.0 - WORTH_A_MOVE) {
@@ -192,8 +255,43 @@ impl Search<'_> {
         Some(cpus)
     }
 
-    /// Leaves out what gains nothing: memory that need not follow.
+    /// Leaves out what gains nothing: threads that need not move, alone or in exchange for one that came to where they
+    /// were, and memory that need not follow.
     fn spare(&mut self, best: &mut Candidate) {
+        let picture = self.picture;
+        for (thread, load) in picture.threads.iter().enumerate() {
+            if self.left == 0 {
+                return;
+            }
+            if !picture.is_move(load, best.cpus[thread]) {
+                continue;
+            }
+            let mut cpus = best.cpus.clone();
+            cpus[thread] = load.cpu;
+            let Some(seat) = picture.seat(load.cpu) else {
+                continue;
+            };
+            if picture.wanted_beyond(&cpus)[seat.domain] > ROOM {
+                let came = (0..cpus.len()).find(|&other| {
+                    let with = &picture.threads[other];
+                    let is_here = picture
+                        .seat(cpus[other])
+                        .is_some_and(|of| of.domain == seat.domain);
+                    is_here && picture.is_move(with, cpus[other])
+                });
+                let Some(came) = came else {
+                    continue;
+                };
+                cpus[came] = best.cpus[thread];
+                if !may_have(self.stage, picture.threads[came].at, cpus[came]) {
+                    continue;
+                }
+            }
+            let candidate = self.with_memory(cpus, None);
+            if candidate.lost <= best.lost * (1.0 + WORTH_A_MOVE) {
+                *best = candidate;
+            }
+        }
         for process in 0..best.follows.len() {
             if self.left == 0 || !best.follows[process] {
                 continue;
