@@ -218,6 +218,7 @@ fn snapshot(topology: &Topology, second: u64) -> Line {
         }),
         sharing: None,
         machine: None,
+        memory_policy: None,
     };
     let node = |id| NodeState {
         id,

@@ -126,6 +126,7 @@ fn snapshot(topology: &Topology, second: u64) -> Snapshot {
         sharing: None,
         machine: None,
         group: None,
+        memory_policy: None,
     };
     let node = |id| NodeState {
         id,
