@@ -212,6 +212,8 @@ struct Running<'w> {
     settling: Vec<ThreadId>,
     /// Threads that we have done with although they have a mask like one of ours.
     done_with: BTreeSet<ThreadId>,
+    /// Threads whose affinity the kernel would not restore while all are being given back: each is tried once.
+    refused: BTreeSet<ThreadId>,
 }
 
 /// On which CPU each thread was.
@@ -315,6 +317,7 @@ impl<'w> Running<'w> {
             last: None,
             settling: Vec::new(),
             done_with: BTreeSet::new(),
+            refused: BTreeSet::new(),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use numaherd_world::{AffinityOutcome, Bound, Orders, Outcome, Snapshot, ThreadId};
+use numaherd_world::{AffinityOutcome, AffinityResult, Bound, Orders, Outcome, Snapshot, ThreadId};
 
 use super::Running;
 use crate::governor::ownership::Held;
@@ -167,7 +167,8 @@ impl Running<'_> {
             self.done_with.retain(|thread| there.contains(thread));
             bound.retain(|Bound { thread, .. }| {
                 let is_known = holdings.get(*thread).is_some() || holdings.has_seen(*thread);
-                !is_known && !self.done_with.contains(thread)
+                let is_over = self.done_with.contains(thread) || self.refused.contains(thread);
+                !is_known && !is_over
             });
             found = heirs::heirs(&donors, bound);
         }
@@ -204,11 +205,12 @@ impl Running<'_> {
             given_back += self.give_back(snapshot);
             passes += 1;
         }
+        self.refused.clear();
         given_back
     }
 
     /// Gives back every thread that has a mask of ours; returns how many got theirs back.
-    pub(super) fn give_back(&mut self, snapshot: &Snapshot) -> u64 {
+    fn give_back(&mut self, snapshot: &Snapshot) -> u64 {
         let mut governed = self.governor.release(snapshot);
         self.write_down_adopted(&governed.adopted);
         self.leave_changed_alone(&mut governed);
@@ -219,6 +221,11 @@ impl Running<'_> {
             return 0;
         }
         let (outcome, given_back) = self.apply(snapshot, &governed);
+        let refused = outcome.affinities.iter().filter(|outcome| {
+            let result = &outcome.result;
+            matches!(result, AffinityResult::Failed { .. })
+        });
+        self.refused.extend(refused.map(|outcome| outcome.thread));
         *self.record.summary.totals.restored.get_or_insert(0) += given_back;
         let recorded = self.record.last_recorded();
         self.record.add(|| {

@@ -163,6 +163,32 @@ fn a_stop_ends_where_threads_are_started_all_the_time_and_says_how_the_rest_is_g
 }
 
 #[test]
+fn an_heir_whose_affinity_the_kernel_refuses_is_tried_once_at_the_stop_and_stays_owed() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1);
+    let heir = daemon(&mut world, 9);
+    world.unseen = vec![heir.id];
+    world.refuses.insert(heir.id, "EINVAL".to_owned());
+    world = world.scripted(move |interval, world| {
+        if interval == 4 {
+            // When the first one is given back.
+            world.starts = vec![heir.clone()];
+            // So that a stop which does not end fails.
+            world.search_takes = Duration::from_secs(1);
+        }
+    });
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(Some(journal(&directory)));
+    let summary = herd.run(&GO).unwrap();
+    let orders = world.applied.iter().flat_map(|orders| &orders.affinities);
+    assert_eq!(orders.filter(|order| order.thread == tid(9)).count(), 1);
+    let told = summary.notices.join("\n");
+    for part in ["could not be set: EINVAL", "still in the journal"] {
+        assert!(told.contains(part), "{part:?} in {told}");
+    }
+    assert_eq!(owed(&journal_path(&directory), "this boot").unwrap(), 1);
+}
+
+#[test]
 fn those_who_end_before_they_can_be_looked_at_do_not_hide_whom_they_have_started() {
     let mut world = fake(1).scripted(|interval, world| {
         if interval == 2 {
