@@ -8,7 +8,7 @@ use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, NewPages, Notice,
     Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Search, Signal,
-    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
+    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError, is_whole,
 };
 
 use crate::orders::moved;
@@ -267,7 +267,7 @@ impl World for FakeWorld {
         self.searched
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, _: bool) -> Search {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
         self.searched += self.search_takes;
         if self.misses > 0 {
             self.misses -= 1;
@@ -287,7 +287,8 @@ impl World for FakeWorld {
         });
         let found = there
             .filter(|bound| bound.thread.born >= since)
-            .filter(|bound| masks.iter().any(|mask| bound.bounds.is(mask)));
+            .filter(|bound| masks.iter().any(|mask| bound.bounds.is(mask)))
+            .filter(|bound| thoroughly || !is_whole(&bound.bounds.mask, &bound.bounds.cpus));
         Search {
             found: found.collect(),
             is_complete: true,

@@ -60,6 +60,9 @@ pub struct Holdings {
     masks: BTreeMap<ProcessId, Vec<Held>>,
     // The threads of the last snapshot, ascending, but those of which it is not clear yet whether they are heirs.
     seen: Vec<ThreadId>,
+    // Those of them, ascending, that had their whole cpuset when they were new, where that is what the kernel leaves of a mask
+    // of ours: only a thorough search tells whether they are heirs.
+    doubted: Vec<ThreadId>,
 }
 
 impl Holdings {
@@ -166,10 +169,24 @@ impl Holdings {
             let mut set = self.masks.values().flatten();
             set.any(|held| is_mask(thread, &held.mask, &snapshot.online))
         };
-        let is_clear =
-            |thread: &&Thread| knows_all_heirs || self.has_seen(thread.id) || !has_mask(thread);
-        let seen = snapshot.threads.iter().filter(is_clear);
-        self.seen = seen.map(|thread| thread.id).collect();
+        let is_doubted = |thread: &&Thread| {
+            let was = self.doubted.binary_search(&thread.id).is_ok();
+            was || is_whole(thread, &snapshot.online) && has_mask(thread)
+        };
+        let is_clear = |thread: &&Thread| {
+            self.has_seen(thread.id)
+                || !is_doubted(thread) && (knows_all_heirs || !has_mask(thread))
+        };
+        let id = |thread: &Thread| thread.id;
+        let unseen = |thread: &&Thread| !self.has_seen(thread.id);
+        let threads = || snapshot.threads.iter();
+        let doubted = threads()
+            .filter(unseen)
+            .filter(is_doubted)
+            .map(id)
+            .collect();
+        self.seen = threads().filter(is_clear).map(id).collect();
+        self.doubted = doubted;
         heirs
     }
 

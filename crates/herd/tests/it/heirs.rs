@@ -189,6 +189,46 @@ fn an_heir_whose_affinity_the_kernel_refuses_is_tried_once_at_the_stop_and_stays
 }
 
 #[test]
+fn an_heir_whose_cpuset_has_lost_its_affinity_is_given_back_at_the_stop() {
+    for is_widened in [false, true] {
+        let mut world = fake(1).scripted(move |interval, world| {
+            let all = |world: &mut Fake, cpuset: &str, mask: &str| {
+                for thread in &mut world.threads {
+                    thread.cpuset = Arc::new(cpus(cpuset));
+                    thread.affinity = Arc::new(cpus(mask));
+                }
+            };
+            if interval == 2 {
+                // It was born with 4-7, of which nothing is left: the kernel gives it all of the cpuset.
+                let daemon = daemon(world, 9);
+                world.threads.push(daemon);
+                all(world, "0-3", "0-3");
+            }
+            if interval == 4 && is_widened {
+                all(world, "0-7", "4-7");
+            }
+        });
+        daemon(&mut world, 9);
+        // Only once: whoever is placed again has another mask.
+        let mut is_placed = false;
+        let once = policy(move |snapshot| {
+            let seats = if is_placed {
+                Vec::new()
+            } else {
+                everyone_to(5)(snapshot)
+            };
+            is_placed = true;
+            seats
+        });
+        Herd::new(&mut world, once).run(&GO).unwrap();
+        let orders = world.applied.iter().flat_map(|orders| &orders.affinities);
+        let given_back = orders.filter(|order| order.thread == tid(9));
+        let masks: Vec<&CpuSet> = given_back.map(|order| &*order.cpus).collect();
+        assert_eq!(masks, [&cpus("0-7")], "widened: {is_widened}");
+    }
+}
+
+#[test]
 fn those_who_end_before_they_can_be_looked_at_do_not_hide_whom_they_have_started() {
     let mut world = fake(1).scripted(|interval, world| {
         if interval == 2 {
