@@ -16,7 +16,8 @@ numaherd_fuzz::target!(|input: (u64, &[u8])| {
         let mappings = proc::numa_maps::parse(text, page_bytes);
         let mut written = String::new();
         for mapping in &mappings {
-            written += &format!("{:08x} default", mapping.start);
+            let policy = mapping.policy.as_deref().unwrap_or("default");
+            written += &format!("{:08x} {policy}", mapping.start);
             for (node, pages) in &mapping.pages {
                 written += &format!(" N{node}={pages}");
             }
