@@ -6,6 +6,7 @@
 //! Reader: crates/experiment/src/scenario/read.rs
 #![cfg_attr(feature = "fuzz", no_main)]
 
+use numaherd_experiment::in_lab::Copy;
 use numaherd_experiment::scenario::{Count, Cpus, MOST_REPEATS, until_in_words};
 use numaherd_experiment::{Scenario, World};
 use numaherd_model::Until;
@@ -50,7 +51,18 @@ fn accepted(scenario: &Scenario, world: World) {
         assert!(program.copies > 0 && program.work > 0.0 && !program.name.trim().is_empty());
         assert!(program.start_after_s >= 0.0 && program.start_after_s.is_finite());
         match world {
-            World::Lab => assert!(program.arguments(0).len() + 1 >= program.command.len()),
+            World::Lab => {
+                let command = program
+                    .lab
+                    .command
+                    .as_ref()
+                    .expect("the lab runs something");
+                let copy = Copy {
+                    number: 0,
+                    dir: "/",
+                };
+                assert!(!command.words(copy, program.placement(0))[0].is_empty());
+            }
             World::Model | World::Trace => assert!(!program.profile.is_empty()),
         }
         match &program.cpus {

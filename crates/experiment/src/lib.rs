@@ -22,7 +22,7 @@ mod trials;
 
 pub use error::ExperimentError;
 pub use playback::{ORACLE, OnTrace, Played, best_start};
-pub use scenario::{Scenario, World};
+pub use scenario::{Scenario, World, in_lab};
 pub use settings::{Settings, as_published};
 pub use trial::{OnModel, Ran, Trial};
 pub use trials::{Asked, Trials, progress};

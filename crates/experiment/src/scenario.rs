@@ -6,6 +6,7 @@
 //! ([`ELSEWHERE`]) is refused, as is every other mistake, with file, line, key and reason. What only machine and
 //! profiles can tell (whether a CPU is there) is checked in [`crate::plan`].
 
+pub mod in_lab;
 mod read;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use toml::{Table, Value};
 
 use crate::ExperimentError;
+use in_lab::{InLab, Measure};
 
 /// The largest file that is read, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -202,9 +204,9 @@ pub struct Tables {
 pub struct Program {
     /// What it is called in results.
     pub name: String,
-    /// Program and arguments in the lab; `{copy}` stands for the number of the copy, from 0.
+    /// What the lab does with it.
     #[serde(skip)]
-    pub command: Vec<String>,
+    pub lab: InLab,
     /// Name of the profile that the model runs.
     pub profile: String,
     /// How much of the profile's work it does.
@@ -256,11 +258,9 @@ pub enum Cpus {
 }
 
 impl Program {
-    /// The arguments of a copy in the lab.
-    pub fn arguments(&self, copy: u32) -> Vec<String> {
-        let number = copy.to_string();
-        let given = self.command[1..].iter();
-        let mut arguments: Vec<String> = given.map(|t| t.replace("{copy}", &number)).collect();
+    /// The arguments that tell a copy in the lab, which waits for its start, where it is to be.
+    pub fn placement(&self, copy: u32) -> Vec<String> {
+        let mut arguments = Vec::new();
         if let Memory::Node(node) = self.memory {
             arguments.extend(["--home".to_owned(), node.to_string()]);
         }
@@ -340,6 +340,12 @@ impl Scenario {
             program.cpus = program.best_on.take().map_or(Cpus::Free, Cpus::Pinned);
         }
         Ok(self)
+    }
+
+    /// What is measured of its programs: the same of all.
+    pub fn measure(&self) -> Measure {
+        let measured = self.programs.iter().find(|program| program.measured);
+        measured.map_or_else(Measure::default, |program| program.lab.measure.clone())
     }
 
     /// The error of a scenario whose key is wrong.

@@ -13,17 +13,19 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const SETUP_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a program may take to end when it is asked to.
-const END_LIMIT: Duration = Duration::from_secs(5);
+pub const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long to wait before looking at a process again.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The program; killed when dropped.
+#[derive(Debug)]
 pub struct Held {
     name: String,
     /// Its process.
     pub process: Child,
-    ready: PathBuf,
+    /// The file that it creates after its set-up.
+    pub ready: PathBuf,
 }
 
 impl Held {
@@ -44,17 +46,38 @@ impl Held {
     /// # Errors
     /// It has ended instead, or takes longer than [`SETUP_LIMIT`].
     pub fn wait_until_ready(&mut self) -> Result<()> {
-        let (begun, name) = (Instant::now(), &self.name);
-        while !self.ready.exists() {
-            if let Some(status) = self.process.try_wait()? {
+        let (name, ready) = (self.name.clone(), self.ready.clone());
+        let seen = self.watch(SETUP_LIMIT, |process| {
+            if ready.exists() {
+                return Ok(Some(()));
+            }
+            if let Some(status) = process.try_wait()? {
                 bail!("{name} ended before it was ready ({status})");
             }
-            if begun.elapsed() > SETUP_LIMIT {
-                bail!("{name} was not ready after {} s", SETUP_LIMIT.as_secs());
+            Ok(None)
+        })?;
+        seen.with_context(|| format!("{name} was not ready after {} s", SETUP_LIMIT.as_secs()))
+    }
+
+    /// Looks at it again and again until something is seen, for so long; `None` if nothing was.
+    ///
+    /// # Errors
+    /// That of looking.
+    pub fn watch<T>(
+        &mut self,
+        limit: Duration,
+        mut look: impl FnMut(&mut Child) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let begun = Instant::now();
+        loop {
+            if let Some(seen) = look(&mut self.process)? {
+                return Ok(Some(seen));
+            }
+            if begun.elapsed() >= limit {
+                return Ok(None);
             }
             sleep(PAUSE);
         }
-        Ok(())
     }
 
     /// Asks it to end before it has done all of its work.
@@ -71,16 +94,12 @@ impl Held {
     /// # Errors
     /// It cannot be waited for.
     pub fn finish(&mut self) -> Result<ExitStatus> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.process.try_wait()? {
-                return Ok(status);
-            }
-            if begun.elapsed() > END_LIMIT {
+        match self.watch(END_LIMIT, |process| Ok(process.try_wait()?))? {
+            Some(status) => Ok(status),
+            None => {
                 self.process.kill()?;
-                return Ok(self.process.wait()?);
+                Ok(self.process.wait()?)
             }
-            sleep(PAUSE);
         }
     }
 }

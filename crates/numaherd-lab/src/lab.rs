@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Error, Guest, RunOptions, on_path};
 use numaherd_topology::Machine;
+use rustix::fs::Access;
 
 use crate::cli::LabRun;
 use herded::Herded;
@@ -176,12 +177,25 @@ pub fn is_here(program: &Path) -> bool {
 /// # Errors
 /// There is none.
 fn find(program: &Path) -> Result<()> {
+    is_missing(program).map_or(Ok(()), |why| Err(ended(Exit::Usage, why)))
+}
+
+/// Why the guest could not run a program of this machine; `None` if it can.
+pub fn is_missing(program: &Path) -> Option<String> {
     // These the guest has of its own.
     let of_guest = ["/proc", "/sys", "/dev", "/run"];
-    if of_guest.iter().any(|own| program.starts_with(own)) || is_here(program) {
-        return Ok(());
+    if of_guest.iter().any(|own| program.starts_with(own)) {
+        return None;
     }
     let shown = program.display();
+    if is_here(program) {
+        let denied = is_named(program) && rustix::fs::access(program, Access::EXEC_OK).is_err();
+        return denied.then(|| {
+            format!(
+                "{shown} is not executable: chmod +x {shown}, or name its interpreter before it"
+            )
+        });
+    }
     let advice = if is_named(program) {
         "check the path".to_owned()
     } else {
@@ -190,8 +204,7 @@ fn find(program: &Path) -> Result<()> {
              shell understands is for sh -c '...'"
         )
     };
-    Err(ended!(
-        Usage,
+    Some(format!(
         "cannot find the program {shown} here, and the guest sees what is here: {advice}"
     ))
 }
@@ -227,7 +240,12 @@ mod tests {
         for there in ["sh", "/bin/sh", "/proc/self/exe", "/bin/../bin/sh"] {
             assert!(find(Path::new(there)).is_ok(), "{there}");
         }
-        for missing in ["no-such-program", "./no-such-program", "sleep 10"] {
+        for missing in [
+            "/etc/passwd",
+            "no-such-program",
+            "./no-such-program",
+            "sleep 10",
+        ] {
             let refused = find(Path::new(missing)).unwrap_err();
             assert_eq!(numaherd::exit::of(&refused), Some(Exit::Usage));
             assert!(refused.to_string().contains(missing), "{refused}");

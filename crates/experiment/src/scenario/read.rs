@@ -12,18 +12,21 @@ use numaherd_topology::CpuSet;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::in_lab::{Better, Command, InLab, Measure, Pattern, Ready, Source};
 use super::{Count, Cpus, Limits, MOST_REPEATS, Memory, Program, Scenario, Tables, World};
 
 /// Limits beyond which a figure is taken for a mistake.
 const MOST_COPIES: u32 = 1 << 20;
 const MOST_COMPLETIONS: u32 = 1000;
 const MOST_WORK: f64 = 1e9;
+/// The longest time after which a program is taken to be ready, in seconds: shorter than what a set-up may take.
+const LONGEST_WAIT_S: f64 = 100.0;
 /// A year.
 const LONGEST_S: f64 = 365.0 * 86_400.0;
 
 /// The keys that some worlds do not understand, each with those that do.
 const ELSEWHERE: [(&str, &[World]); 14] = [
-    ("until", &[World::Model]),
+    ("until", &[World::Lab, World::Model]),
     ("count", &[World::Model]),
     ("governor", &[World::Model]),
     ("model", &[World::Model]),
@@ -97,7 +100,12 @@ struct UntilTable {
 #[serde(deny_unknown_fields)]
 struct ProgramTable {
     name: Option<String>,
-    command: Option<Vec<String>>,
+    command: Option<Command>,
+    setup: Option<Command>,
+    user: Option<String>,
+    waits: Option<bool>,
+    ready: Option<ReadyTable>,
+    measure: Option<MeasureTable>,
     profile: Option<String>,
     #[serde(default = "whole")]
     work: f64,
@@ -110,12 +118,29 @@ struct ProgramTable {
     best_on: Option<String>,
     #[serde(default)]
     start_after_s: f64,
-    #[serde(default = "yes")]
-    measured: bool,
+    measured: Option<bool>,
     #[serde(default)]
     gang: bool,
     #[serde(default)]
     stagger: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadyTable {
+    port: Option<u16>,
+    file: Option<String>,
+    line: Option<String>,
+    seconds: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeasureTable {
+    output: Option<String>,
+    counter: Option<Command>,
+    unit: Option<String>,
+    better: Option<Better>,
 }
 
 #[derive(Deserialize)]
@@ -141,10 +166,6 @@ fn once() -> u32 {
 
 fn whole() -> f64 {
     1.0
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Checks that a world understands all keys of a file.
@@ -263,6 +284,9 @@ impl Reading<'_> {
                 "none is measured: leave out one measured = false",
             );
         }
+        if self.world == World::Lab {
+            self.one_measure(&programs, &until)?;
+        }
         let settings = |key: &str, otherwise: Table| match file.settings.get(key) {
             None => Ok(otherwise),
             Some(Value::Table(table)) => Ok(table.clone()),
@@ -300,6 +324,10 @@ impl Reading<'_> {
             false => wrong(format!("{seconds} s is not within 1 ms to a year")),
         };
         match (given.completions, given.seconds, given.hours) {
+            (Some(2..), None, None) if self.world == World::Lab => self.wrong(
+                "until.completions",
+                "the lab runs each program once: leave it out, or give seconds",
+            ),
             (Some(all), None, None) => {
                 self.within("until.completions", all, 1..=MOST_COMPLETIONS, "")?;
                 Ok(Until::Completions(all))
@@ -330,11 +358,11 @@ impl Reading<'_> {
             let why = format!("{} is not above 0 and at most {MOST_WORK}", table.work);
             return wrong("work", &why);
         }
-        let command = table.command.clone().unwrap_or_default();
+        let lab = match self.world {
+            World::Lab => self.in_lab(number, &table)?,
+            World::Model | World::Trace => InLab::default(),
+        };
         match self.world {
-            World::Lab if command.is_empty() => {
-                return wrong("command", "name the program that the lab runs");
-            }
             World::Model if table.profile.is_none() => {
                 return wrong("profile", "name the profile that the model runs");
             }
@@ -359,7 +387,10 @@ impl Reading<'_> {
             .transpose()?;
         let profile = table.profile.unwrap_or_default();
         let name = match table.name {
-            None if profile.is_empty() => return wrong("name", "give it a name"),
+            None if profile.is_empty() => match lab.command.as_ref().and_then(Command::name) {
+                Some(name) => name.to_owned(),
+                None => return wrong("name", "give it a name"),
+            },
             None => profile.clone(),
             Some(name) if name.trim().is_empty() => {
                 return wrong("name", "leave it out to have the profile's");
@@ -368,7 +399,11 @@ impl Reading<'_> {
         };
         Ok(Program {
             name,
-            command,
+            // One that is ready before the trial serves the others, unless something of it is measured.
+            measured: table
+                .measured
+                .unwrap_or(table.ready.is_none() || table.measure.is_some()),
+            lab,
             profile,
             work: table.work,
             copies: table.copies,
@@ -376,7 +411,6 @@ impl Reading<'_> {
             cpus,
             best_on,
             start_after_s: table.start_after_s,
-            measured: table.measured,
             gang: table.gang,
             stagger: table.stagger,
         })
@@ -409,5 +443,148 @@ impl Reading<'_> {
             Ok(set) => Ok(set),
             Err(error) => self.wrong(key, error),
         }
+    }
+    /// What the lab does with a program.
+    fn in_lab(&self, number: u32, table: &ProgramTable) -> Result<InLab, FileError> {
+        let key = |key: &str| format!("program[{number}].{key}");
+        let wrong = |name: &str, why: &str| self.wrong(&key(name), why);
+        let command = table.command.clone().filter(|command| !command.is_empty());
+        let Some(command) = command else {
+            return wrong("command", "name the program that the lab runs");
+        };
+        if table.setup.as_ref().is_some_and(Command::is_empty) {
+            return wrong("setup", "leave it out to set nothing up");
+        }
+        if table
+            .user
+            .as_ref()
+            .is_some_and(|user| user.trim().is_empty())
+        {
+            return wrong("user", "leave it out to run as root");
+        }
+        let ready = table.ready.as_ref();
+        let ready = ready.map(|ready| self.ready(number, ready)).transpose()?;
+        let waits = table
+            .waits
+            .unwrap_or(command.is_menagerie() && ready.is_none());
+        if waits && ready.is_some() {
+            return wrong("ready", "give either this or waits, not both");
+        }
+        let placed = [
+            ("memory", table.memory.is_some(), "numactl --membind=0"),
+            ("start_on", table.start_on.is_some(), "taskset --cpu-list 0"),
+            ("pinned", table.pinned.is_some(), "taskset --cpu-list 0"),
+            ("best_on", table.best_on.is_some(), "taskset --cpu-list 0"),
+        ];
+        if let Some((name, _, instead)) = placed.iter().find(|(_, given, _)| *given && !waits) {
+            let why = format!(
+                "only a program that waits for its start understands it: put {instead} before the command"
+            );
+            return wrong(name, &why);
+        }
+        let measure = table.measure.as_ref();
+        let measure = measure
+            .map(|measure| self.measure(number, measure))
+            .transpose()?;
+        if ready.is_some() && table.measured == Some(true) && measure.is_none() {
+            let why = "it serves the others and has no end: say what to measure (measure), or leave this out";
+            return wrong("measured", why);
+        }
+        Ok(InLab {
+            command: Some(command),
+            setup: table.setup.clone(),
+            user: table.user.clone(),
+            waits,
+            ready,
+            measure: measure.unwrap_or_default(),
+        })
+    }
+
+    fn ready(&self, number: u32, table: &ReadyTable) -> Result<Ready, FileError> {
+        let key = format!("program[{number}].ready");
+        let wrong = |name: &str, why: String| self.wrong(&format!("{key}.{name}"), why);
+        match (table.port, &table.file, &table.line, table.seconds) {
+            (Some(0), None, None, None) => {
+                wrong("port", "0 is no port: give 1 to 65535".to_owned())
+            }
+            (Some(port), None, None, None) => Ok(Ready::Port(port)),
+            (None, Some(file), None, None) => Ok(Ready::File(file.clone())),
+            (None, None, Some(line), None) => {
+                self.pattern(&format!("{key}.line"), line).map(Ready::Line)
+            }
+            (None, None, None, Some(seconds)) if (0.0..=LONGEST_WAIT_S).contains(&seconds) => {
+                Ok(Ready::After(Duration::from_secs_f64(seconds)))
+            }
+            (None, None, None, Some(seconds)) => {
+                let why = format!("{seconds} is not within 0 to {LONGEST_WAIT_S}");
+                wrong("seconds", why)
+            }
+            _ => self.wrong(&key, "give one of port, file, line and seconds"),
+        }
+    }
+
+    fn measure(&self, number: u32, table: &MeasureTable) -> Result<Measure, FileError> {
+        let key = format!("program[{number}].measure");
+        let wrong = |name: &str, why: &str| self.wrong(&format!("{key}.{name}"), why);
+        match (&table.output, &table.counter, table.better) {
+            (Some(_), None, None) => {
+                wrong("better", "say which is better, \"higher\" or \"lower\"")
+            }
+            (Some(pattern), None, Some(better)) => Ok(Measure {
+                from: Source::Output(self.pattern(&format!("{key}.output"), pattern)?),
+                unit: table.unit.clone().unwrap_or_default(),
+                better,
+            }),
+            (None, Some(_), Some(Better::Lower)) => wrong(
+                "better",
+                "of operations per second more are better: leave it out",
+            ),
+            (None, Some(counter), _) if counter.is_empty() => {
+                wrong("counter", "give a command that prints a number")
+            }
+            (None, Some(counter), _) => Ok(Measure {
+                from: Source::Counter(counter.clone()),
+                unit: table.unit.as_deref().unwrap_or("operations").to_owned() + "/s",
+                better: Better::Higher,
+            }),
+            _ => self.wrong(&key, "give one of output and counter"),
+        }
+    }
+
+    fn pattern(&self, key: &str, text: &str) -> Result<Pattern, FileError> {
+        let refused = |error| {
+            self.document
+                .wrong_key(key, format!("cannot read {text:?}: {error}"))
+        };
+        Pattern::new(text).map_err(refused)
+    }
+
+    /// Checks that there is one figure to compare, and that a trial ends.
+    fn one_measure(&self, programs: &[Program], until: &Until) -> Result<(), FileError> {
+        let measured = programs
+            .iter()
+            .enumerate()
+            .filter(|(_, program)| program.measured);
+        let mut first = None;
+        for (number, program) in measured {
+            let key = format!("program[{number}].measure");
+            let measure = &program.lab.measure;
+            let (name, first) = *first.get_or_insert((&program.name, measure));
+            if (&measure.unit, measure.better) != (&first.unit, first.better) {
+                let why = format!(
+                    "{} is measured in {:?} and {name} in {:?}, and what is compared is one figure: say measured = \
+                     false of one",
+                    program.name, measure.unit, first.unit
+                );
+                return self.wrong(&key, why);
+            }
+            let has_end =
+                program.lab.ready.is_none() && !matches!(measure.from, Source::Counter(_));
+            if !has_end && matches!(until, Until::Completions(_)) {
+                let why = "it has no end: say until = { seconds = 5 }, in modelled time";
+                return self.wrong(&key, why);
+            }
+        }
+        Ok(())
     }
 }

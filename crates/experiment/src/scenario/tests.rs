@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
+use super::in_lab::{Better, Ready};
 use super::*;
 
 const HEAD: &str = "name = \"x\"\nabout = \"\"\nmachine = \"lab-4x2\"\n";
 
 fn read(text: &str) -> Scenario {
     Scenario::parse(text, "x.toml", World::Model).unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+/// Program and arguments of a copy in the lab, with where it is to be.
+fn words(program: &Program, number: u32) -> Vec<String> {
+    let copy = in_lab::Copy { number, dir: "/t" };
+    let command = program.lab.command.as_ref().unwrap();
+    command.words(copy, program.placement(number))
 }
 
 fn program(lines: &str) -> String {
@@ -64,8 +72,8 @@ fn a_key_that_means_nothing_in_a_world_is_refused_there() {
         "x.toml:7: program[0].gang: means nothing in the lab, only on the model: leave it out"
     );
     assert_eq!(
-        refused(&format!("{HEAD}until = {{ hours = 1 }}\n"), World::Lab),
-        "x.toml:4: until: means nothing in the lab, only on the model: leave it out"
+        refused(&format!("{HEAD}count = \"first\"\n"), World::Lab),
+        "x.toml:4: count: means nothing in the lab, only on the model: leave it out"
     );
     assert_eq!(
         refused(
@@ -84,38 +92,170 @@ fn a_key_that_means_nothing_in_a_world_is_refused_there() {
     );
     assert_eq!(
         refused(&program(""), World::Lab),
-        "x.toml:4: until: means nothing in the lab, only on the model: leave it out"
+        "x.toml:5: program[0].command: name the program that the lab runs"
     );
 }
 
 #[test]
 fn copies_are_dealt_their_cpus_and_get_their_numbers() {
-    let text = "[[program]]\nname = \"p\"\ncopies = 3\ncommand = [\"a\", \"--seed\", \"{copy}\"]\n\
+    let text = "[[program]]\nname = \"p\"\ncopies = 3\ncommand = [\"menagerie\", \"{copy}\", \"{dir}/f\"]\n\
                 memory = 1\npinned = \"2,5\"\n";
     let scenario = Scenario::parse(&format!("{HEAD}{text}"), "x.toml", World::Lab).unwrap();
-    let arguments = |copy| scenario.programs[0].arguments(copy).join(" ");
-    assert_eq!(arguments(0), "--seed 0 --home 1 --cpus 2");
-    assert_eq!(arguments(1), "--seed 1 --home 1 --cpus 5");
-    assert_eq!(arguments(2), "--seed 2 --home 1 --cpus 2");
+    let words = |number| words(&scenario.programs[0], number).join(" ");
+    assert_eq!(words(0), "menagerie 0 /t/f --home 1 --cpus 2");
+    assert_eq!(words(1), "menagerie 1 /t/f --home 1 --cpus 5");
+    assert_eq!(words(2), "menagerie 2 /t/f --home 1 --cpus 2");
+}
+
+#[test]
+fn a_text_is_for_a_shell_as_it_is_typed() {
+    let read = |command: &str| {
+        let text = format!("{HEAD}[[program]]\ncommand = '''{command}'''\n");
+        let mut scenario = Scenario::parse(&text, "x.toml", World::Lab).unwrap();
+        scenario.programs.remove(0)
+    };
+    let piped = read("echo \"a {copy}\" | sort -u\n");
+    assert_eq!((piped.name.as_str(), piped.lab.waits), ("echo", false));
+    assert_eq!(words(&piped, 3), ["sh", "-c", "echo \"a 3\" | sort -u"]);
+    let waits = read("OMP_NUM_THREADS=2 numactl -m 0 menagerie chase");
+    assert!(waits.lab.waits);
+    let command = waits.lab.command.as_ref().unwrap();
+    assert_eq!(command.program(), Some("numactl"));
+    let copy = in_lab::Copy {
+        number: 0,
+        dir: "/t",
+    };
+    let words = command.words(copy, ["--json".to_owned()]);
+    let text = "OMP_NUM_THREADS=2 numactl -m 0 menagerie chase \"$@\"";
+    assert_eq!(words, ["sh", "-c", text, "sh", "--json"]);
+}
+
+#[test]
+fn a_server_is_ready_before_the_trial_and_counts_only_where_it_says_how() {
+    let server =
+        "command = \"server\"\nsetup = \"load\"\nuser = \"root\"\nready = { port = 6379 }\n";
+    let client = "command = \"client\"\nmeasure = { output = 'rate ([0-9]+)', unit = \"requests/s\", \
+                  better = \"higher\" }\n";
+    let counted = format!("{server}measure = {{ counter = \"stat\" }}\n");
+    let parse = |until: &str, programs: &[&str]| {
+        let programs = programs.iter().map(|lines| format!("[[program]]\n{lines}"));
+        let text = format!("{HEAD}{until}{}", programs.collect::<String>());
+        Scenario::parse(&text, "x.toml", World::Lab)
+    };
+    let until = "until = { seconds = 2 }\n";
+    let scenario = parse(until, &[server, client]).unwrap();
+    let [served, asked] = &scenario.programs[..] else {
+        panic!("two programs")
+    };
+    assert_eq!(served.lab.ready, Some(Ready::Port(6379)));
+    assert_eq!(served.lab.user.as_deref(), Some("root"));
+    assert!(!served.measured && asked.measured);
+    let measure = scenario.measure();
+    let expected = ("requests/s", Better::Higher);
+    assert_eq!((measure.unit.as_str(), measure.better), expected);
+    assert_eq!(scenario.until, Until::Time(Duration::from_secs(2)));
+
+    let scenario = parse(until, &[&counted]).unwrap();
+    assert!(scenario.programs[0].measured);
+    assert_eq!(scenario.measure().unit, "operations/s");
+    assert_eq!(
+        parse("", &[&counted]).unwrap_err().to_string(),
+        "x.toml:9: program[0].measure: it has no end: say until = { seconds = 5 }, in modelled time"
+    );
+    assert_eq!(
+        parse(until, &[&counted, client]).unwrap_err().to_string(),
+        "x.toml:13: program[1].measure: client is measured in \"requests/s\" and server in \"operations/s\", \
+         and what is compared is one figure: say measured = false of one"
+    );
+}
+
+#[test]
+fn a_wrong_program_of_the_lab_is_refused_with_line_key_and_reason() {
+    let told = |lines: &str, expected: &str| {
+        let text = format!("{HEAD}[[program]]\ncommand = \"ls\"\n{lines}\n");
+        let told = Scenario::parse(&text, "x.toml", World::Lab).unwrap_err();
+        let expected = format!("x.toml:6: program[0].{expected}");
+        assert_eq!(told.to_string(), expected, "{lines}");
+    };
+    told(
+        "reddy = { port = 1 }",
+        "reddy: unknown field `reddy`; did you mean `ready`?",
+    );
+    told(
+        "ready = { prt = 1 }",
+        "ready.prt: unknown field `prt`; did you mean `port`?",
+    );
+    told(
+        "ready = { port = 1, file = \"x\" }",
+        "ready: give one of port, file, line and seconds",
+    );
+    told(
+        "ready = { port = 0 }",
+        "ready.port: 0 is no port: give 1 to 65535",
+    );
+    told(
+        "ready = { seconds = -1.0 }",
+        "ready.seconds: -1 is not within 0 to 100",
+    );
+    told(
+        "ready = { line = \"(\" }",
+        "ready.line: cannot read \"(\": found open group without closing ')'",
+    );
+    told(
+        "measure = { output = \"x\" }",
+        "measure.better: say which is better, \"higher\" or \"lower\"",
+    );
+    told("measure = {}", "measure: give one of output and counter");
+    told(
+        "measure = { counter = \"x\", better = \"lower\" }",
+        "measure.better: of operations per second more are better: leave it out",
+    );
+    told(
+        "measured = true\nready = { port = 1 }",
+        "measured: it serves the others and has no end: say what to measure (measure), or leave this out",
+    );
+    told("setup = \"\"", "setup: leave it out to set nothing up");
+    told(
+        "pinned = \"0\"",
+        "pinned: only a program that waits for its start understands it: put taskset --cpu-list 0 before the command",
+    );
+    told(
+        "ready = { port = 1 }\nwaits = true",
+        "ready: give either this or waits, not both",
+    );
+    let twice = format!("{HEAD}until = {{ completions = 3 }}\n[[program]]\ncommand = \"ls\"\n");
+    assert_eq!(
+        Scenario::parse(&twice, "x.toml", World::Lab)
+            .unwrap_err()
+            .to_string(),
+        "x.toml:4: until.completions: the lab runs each program once: leave it out, or give seconds"
+    );
+}
+
+#[test]
+fn what_is_for_the_lab_is_no_concern_of_the_model() {
+    let lines = "command = \"server\"\nsetup = \"load\"\nuser = \"nobody-here\"\nwaits = false\n\
+                 ready = { port = 1 }\nmeasure = { counter = \"count\" }";
+    let scenario = read(&program(lines));
+    assert_eq!(scenario.programs[0].lab, InLab::default());
 }
 
 #[test]
 fn the_best_placement_known_binds_each_copy_from_the_start() {
-    let text = "[[program]]\nname = \"p\"\ncopies = 2\ncommand = [\"a\"]\nstart_on = \"0,1\"\n";
+    let text =
+        "[[program]]\nname = \"p\"\ncopies = 2\ncommand = [\"menagerie\"]\nstart_on = \"0,1\"\n";
     let read = |text: &str| Scenario::parse(&format!("{HEAD}{text}"), "x.toml", World::Lab);
     let without = read(text).unwrap();
-    assert_eq!(without.programs[0].arguments(1).join(" "), "--start-cpu 1");
+    let placement = |scenario: &Scenario| scenario.programs[0].placement(1).join(" ");
+    assert_eq!(placement(&without), "--start-cpu 1");
     assert_eq!(
         without.best_known().unwrap_err().to_string(),
         "x.toml:4: program[0]: say on which CPUs it is best (`best_on`), or leave out best-known"
     );
     let best = read(&format!("{text}best_on = \"2,4\"\n")).unwrap();
-    assert_eq!(best.programs[0].arguments(1).join(" "), "--start-cpu 1");
+    assert_eq!(placement(&best), "--start-cpu 1");
     let best = best.best_known().unwrap();
-    assert_eq!(
-        best.programs[0].arguments(1).join(" "),
-        "--start-cpu 4 --cpus 4"
-    );
+    assert_eq!(placement(&best), "--start-cpu 4 --cpus 4");
     assert_eq!(
         read(&format!("{text}best_on = \"\"\n"))
             .unwrap_err()
@@ -169,6 +309,17 @@ fn the_example_of_the_documentation_is_right() {
         let told = page.contains(&format!("`{key}`")) || page.contains(&format!("[{key}"));
         assert!(told, "docs/simulate.md says nothing of {key}");
     }
+}
+
+#[test]
+fn the_examples_of_the_lab_are_right() {
+    let page = include_str!("../../../../docs/lab.md");
+    let examples = page.split("```toml\n").skip(1);
+    let examples: Vec<Scenario> = examples
+        .filter_map(|rest| rest.split("```").next())
+        .map(|text| Scenario::parse(text, "docs/lab.md", World::Lab).unwrap())
+        .collect();
+    assert_eq!(examples.len(), 2);
 }
 
 #[test]

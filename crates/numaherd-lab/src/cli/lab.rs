@@ -126,10 +126,15 @@ impl Herding {
 #[derive(Debug, Args)]
 pub struct LabCompare {
     /// A scenario's name or file
-    pub scenario: String,
+    #[arg(required_unless_present = "program", conflicts_with = "program")]
+    pub scenario: Option<String>,
+
+    /// Machine of the guest: a preset or a machine file [default: the scenario's; for CMD, lab-4x2]
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
 
     /// What to compare: linux, linux-balancing, numad, or policies [default: the scenario's, or linux,
-    /// linux-balancing, numad, di-plain, di-migrate, dino]
+    /// linux-balancing, numad, di-plain, di-migrate, dino; for CMD, linux, linux-balancing, adaptive]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
 
@@ -137,7 +142,7 @@ pub struct LabCompare {
     #[arg(long = "kernel", value_name = "VERSION")]
     pub linux: Option<String>,
 
-    /// Number of runs of each [default: the scenario's, or 5]
+    /// Number of runs of each [default: the scenario's, or 5; for CMD, 3]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: Option<u32>,
 
@@ -152,6 +157,10 @@ pub struct LabCompare {
     /// Kill the guest if one trial takes longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5m")]
     pub limit: Duration,
+
+    /// In place of a scenario: a program that runs alone, and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
 }
 
 /// Options of `lab brm`.

@@ -1,30 +1,36 @@
 //! One trial, as it is carried out inside the guest (`numaherd lab trial`, which `lab compare` runs).
 //!
-//! All programs set up first, in real time. Then the modelled hardware is switched on, `numaherd run`
-//! starts observing (with the policy `linux` where no policy places, so that every trial is observed by the
-//! same means and at the same cost), and all programs are released at one moment.
-//! When the last measured program has ended, the others are ended too.
+//! All programs set up first, in real time; those that others need are then up. The modelled hardware is switched on,
+//! `numaherd run` starts observing (with the policy `linux` where no policy places, so that every trial is observed by
+//! the same means and at the same cost), and all other programs are released at one moment.
+//! When the last measured program has ended, or the scenario's time is over, the others are ended too.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use numaherd::print;
-use numaherd_experiment::scenario::{LINUX_BALANCING, Program};
-use numaherd_experiment::statistics::mean;
+use numaherd_experiment::scenario::LINUX_BALANCING;
 use numaherd_experiment::{Scenario, Trial};
 use numaherd_herd::Summary;
-use serde::Deserialize;
+use numaherd_model::Until;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use super::outcome::{Outcome, ProgramResult};
+use super::cgroup::{self, Cgroups};
+use super::member::{Member, Stage, step};
+use super::outcome::{Failure, Outcome};
 use super::{NUMAD, observing_policy};
 use crate::guest::{Model, Scratch};
-use crate::held::{Held, SETUP_LIMIT, release};
+use crate::held::{SETUP_LIMIT, release};
 use crate::lab::herding_program;
 
 /// Kernel files that a trial reads or sets, in the guest.
@@ -34,20 +40,63 @@ const VMSTAT: &str = "/proc/vmstat";
 /// Carries out one trial, with the menagerie's program in this file.
 ///
 /// # Errors
-/// A program, the scheduler or the guest itself failed; the message says which and how.
-pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outcome> {
-    let scratch = Scratch::new()?;
+/// A program, the scheduler or the guest itself failed; the message says which and how, and whether time was
+/// modelled yet.
+pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outcome, Failure> {
+    let failed = |before_start| {
+        move |error: anyhow::Error| Failure {
+            before_start,
+            error: format!("{error:#}"),
+        }
+    };
+    let scratch = Scratch::new().map_err(failed(true))?;
+    let cgroups = Cgroups::new(Path::new(cgroup::ROOT)).map_err(failed(true))?;
+    let dir = own_directory(&scratch).map_err(failed(true))?;
+    let stage = Stage {
+        cgroups: &cgroups,
+        scratch: &scratch.0,
+        dir: &dir,
+        search_path: &search_path(menagerie),
+        limit: SETUP_LIMIT,
+    };
+    let members = set_up(scenario, &stage).map_err(failed(true))?;
+    let measured = measure(scenario, trial, &stage, members);
+    measured.map_err(failed(false))
+}
+
+/// The directory that the programs of the trial have for themselves, whoever they run as.
+fn own_directory(scratch: &Scratch) -> Result<String> {
+    let dir = scratch.0.join("dir");
+    let made = fs::create_dir(&dir)
+        .and_then(|()| fs::set_permissions(&dir, Permissions::from_mode(0o1777)));
+    made.with_context(|| format!("cannot create {}", dir.display()))?;
+    let dir = dir.into_os_string().into_string();
+    dir.ok()
+        .context("the path of the directory for temporary files is not UTF-8")
+}
+
+/// Starts all programs and waits until they are ready.
+fn set_up<'a>(scenario: &'a Scenario, stage: &Stage<'a>) -> Result<Vec<Member<'a>>> {
     set_balancing(false)?;
-    let search_path = search_path(menagerie);
-    let mut herd_members = Vec::new();
-    for program in &scenario.programs {
+    let mut members = Vec::new();
+    for (number, program) in scenario.programs.iter().enumerate() {
         for copy in 0..program.copies {
-            herd_members.push(Member::start(program, copy, &search_path, &scratch.0)?);
+            members.push(Member::start(stage, program, number, copy)?);
         }
     }
-    for member in &mut herd_members {
-        member.held.wait_until_ready()?;
+    for member in &mut members {
+        member.wait_until_ready()?;
     }
+    Ok(members)
+}
+
+/// Releases the programs in modelled time, and gives what came of it.
+fn measure(
+    scenario: &Scenario,
+    trial: &Trial,
+    stage: &Stage<'_>,
+    mut members: Vec<Member<'_>>,
+) -> Result<Outcome> {
     // Only now: nothing may move before the clock starts.
     let numad = (trial.policy == NUMAD).then(Numad::start).transpose()?;
     set_balancing(trial.policy == LINUX_BALANCING)?;
@@ -55,18 +104,30 @@ pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outco
     // As where it has run for a while: its first look does not wait for its own file.
     fs::read(herding_program()?).context("cannot read the program that herds")?;
     let model = Model::on()?;
-    let mut observer = Observer::start(scenario, trial, &herd_members, &scratch.0)?;
+    let mut observer = Observer::start(scenario, trial, stage)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
-    release(&scratch.0.join("go"))?;
+    let began = Instant::now();
+    release(&stage.scratch.join("go"))?;
+    let counted = |members: &[Member<'_>]| -> Result<Vec<(Instant, Option<f64>)>> {
+        let count = |member: &Member<'_>| Ok((Instant::now(), member.counter()?));
+        members.iter().map(count).collect()
+    };
+    let first = counted(&members)?;
+    let until = match scenario.until {
+        Until::Time(time) => Some(began + time),
+        Until::Completions(_) => None,
+    };
+    wait(&mut members, until)?;
+    let last = counted(&members)?;
+    members.iter().for_each(Member::end);
     let mut programs = Vec::new();
-    let (measured, others): (Vec<_>, Vec<_>) =
-        herd_members.into_iter().partition(|member| member.measured);
-    for member in measured {
-        programs.push(member.finish()?);
-    }
-    for member in others {
-        member.held.end()?;
-        programs.push(member.finish()?);
+    for (member, (first, last)) in members.into_iter().zip(first.into_iter().zip(last)) {
+        let seconds = (last.0 - first.0).as_secs_f64();
+        let per_second = first
+            .1
+            .zip(last.1)
+            .map(|(first, last)| (last - first) / seconds);
+        programs.push(member.finish(began, per_second)?);
     }
     drop(model);
     let pages_after = vmstat("pgmigrate_success")?;
@@ -83,6 +144,54 @@ pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outco
         pages_moved_ordered: seen.totals.pages_moved,
         pages_moved: pages_after.saturating_sub(pages_before),
     })
+}
+
+/// Waits until all programs have ended that are to be waited for, or the time is over.
+///
+/// # Errors
+/// That of [`Member::look`].
+pub fn wait(members: &mut [Member<'_>], until: Option<Instant>) -> Result<()> {
+    let ends = members
+        .iter()
+        .map(|member| pidfd_open(member.pid(), PidfdFlags::empty()));
+    let ends = ends.collect::<Result<Vec<_>, _>>()?;
+    let full = members.iter().map(|member| member.cgroup().events());
+    let full = full.collect::<Result<Vec<_>>>()?;
+    loop {
+        let now = Instant::now();
+        for member in members.iter_mut().filter(|member| !member.has_ended()) {
+            member.look(now)?;
+        }
+        let awaited = members.iter().filter(|member| member.is_awaited());
+        let awaited: Vec<&str> = awaited.map(|member| member.who.as_str()).collect();
+        let left = until.map(|until| until.saturating_duration_since(now));
+        let is_over = match left {
+            // What is counted is counted to the end of the time.
+            Some(left) => {
+                left.is_zero() || (awaited.is_empty() && !members.iter().any(Member::is_counted))
+            }
+            None => awaited.is_empty(),
+        };
+        if is_over {
+            return Ok(());
+        }
+        match awaited.is_empty() {
+            true => step("the scenario's time (`until`) is not over"),
+            false => step(&format!("not ended: {}", awaited.join(", "))),
+        }
+        let running = (0..members.len()).filter(|&at| !members[at].has_ended());
+        let mut awaited: Vec<PollFd<'_>> = running
+            .flat_map(|at| {
+                let full = PollFd::new(&full[at], PollFlags::PRI);
+                [PollFd::new(&ends[at], PollFlags::IN), full]
+            })
+            .collect();
+        let left = left.map(Timespec::try_from).transpose()?;
+        match poll(&mut awaited, left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait for the programs"),
+        }
+    }
 }
 
 fn set_balancing(on: bool) -> Result<()> {
@@ -142,73 +251,6 @@ fn search_path(menagerie: &Path) -> OsString {
     path
 }
 
-/// One process of the scenario.
-struct Member {
-    name: String,
-    copy: u32,
-    measured: bool,
-    held: Held,
-}
-
-/// What is read of a program's result.
-#[derive(Deserialize)]
-struct Report {
-    complete: bool,
-    seconds: f64,
-    threads: Vec<ReportThread>,
-}
-
-#[derive(Deserialize)]
-struct ReportThread {
-    seconds: f64,
-    migrations: Option<u64>,
-}
-
-impl Member {
-    fn start(program: &Program, copy: u32, search_path: &OsStr, scratch: &Path) -> Result<Self> {
-        let name = &program.name;
-        let ready = scratch.join(format!("{name}.{copy}.ready"));
-        let path = &program.command[0];
-        let mut command = Command::new(path);
-        command
-            .env("PATH", search_path)
-            .args(program.arguments(copy))
-            .arg("--json")
-            .arg("--ready-file")
-            .arg(&ready)
-            .arg("--go-file")
-            .arg(scratch.join("go"))
-            .stdout(Stdio::piped());
-        let held = Held::start(format!("{name} {copy}"), &mut command, ready);
-        Ok(Self {
-            name: name.clone(),
-            copy,
-            measured: program.measured,
-            held: held.with_context(|| format!("cannot start {name} ({path})"))?,
-        })
-    }
-
-    /// Waits for its end and reads its result.
-    fn finish(mut self) -> Result<ProgramResult> {
-        let who = format!("{} {}", self.name, self.copy);
-        let (printed, status) = printed(&mut self.held.process, &who)?;
-        let report: Report = serde_json::from_str(&printed)
-            .with_context(|| format!("{who} ended with {status} and no result but {printed:?}"))?;
-        if self.measured && !report.complete {
-            bail!("{who} was ended before its work was done ({status})");
-        }
-        Ok(ProgramResult {
-            name: self.name,
-            copy: self.copy,
-            measured: self.measured,
-            seconds: report.seconds,
-            mean_thread_seconds: mean(report.threads.iter().map(|thread| thread.seconds)),
-            complete: report.complete,
-            thread_moves: report.threads.iter().map(|thread| thread.migrations).sum(),
-        })
-    }
-}
-
 /// What a process prints until its end, and how it ends.
 fn printed(process: &mut Child, who: &str) -> Result<(String, ExitStatus)> {
     let mut printed = String::new();
@@ -224,12 +266,8 @@ struct Observer {
 }
 
 impl Observer {
-    fn start(
-        scenario: &Scenario,
-        trial: &Trial,
-        members: &[Member],
-        scratch: &Path,
-    ) -> Result<Self> {
+    fn start(scenario: &Scenario, trial: &Trial, stage: &Stage<'_>) -> Result<Self> {
+        let scratch = stage.scratch;
         let socket = scratch.join("notify");
         let notified = UnixDatagram::bind(&socket)
             .with_context(|| format!("cannot bind {}", socket.display()))?;
@@ -238,14 +276,10 @@ impl Observer {
         let settings = toml::to_string(&scenario.configuration())?;
         fs::write(&config, settings)
             .with_context(|| format!("cannot write {}", config.display()))?;
-        let pids: Vec<String> = members
-            .iter()
-            .map(|m| m.held.process.id().to_string())
-            .collect();
         let mut command = Command::new(herding_program()?);
         command
             .args(["run", "--json", "--policy", observing_policy(&trial.policy)])
-            .args(["--pid", &pids.join(",")])
+            .args(["--cgroup", &stage.cgroups.name])
             .args(["--seed", &trial.repeat.to_string()])
             .arg("--config")
             .arg(&config)
@@ -270,8 +304,10 @@ impl Observer {
         Ok(Self { process })
     }
 
-    /// Waits for it to notice that all processes have ended, and reads its summary.
+    /// Ends it, and reads its summary.
     fn finish(&mut self) -> Result<Summary> {
+        let asked = kill_process(Pid::from_child(&self.process), Signal::TERM);
+        asked.context("cannot end numaherd run")?;
         let (printed, status) = printed(&mut self.process, "numaherd run")?;
         if !status.success() {
             bail!("numaherd run failed with {status}; it printed {printed:?}");

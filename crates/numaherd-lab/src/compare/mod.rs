@@ -3,10 +3,14 @@
 //! One guest serves all trials, one after another; repeats go round the policies, so that whatever drifts,
 //! drifts for all. If the guest itself dies (QEMU, not the trial), the trial runs once more in a new one. A trial
 //! that fails is shown, counted as failed and left out of the figures, and the program ends with an
-//! error.
+//! error. If the first one fails before its programs begin, no other is tried: it would fail in the same way.
 
+mod cgroup;
+mod check;
 mod inside;
+mod member;
 pub mod outcome;
+mod output;
 mod table;
 
 use std::ffi::OsString;
@@ -14,13 +18,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
+use numaherd_experiment::in_lab::Better;
 use numaherd_experiment::scenario::{BEST_KNOWN, LINUX_BALANCING};
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
-use numaherd_lab_launcher::{Command, Ending, Guest, KernelFiles, on_path};
+use numaherd_lab_launcher::{
+    self as launcher, Command, Ending, Guest, KernelFiles, Stream, on_path,
+};
 use numaherd_policy::registry;
 use numaherd_world::Signal;
 use serde::Serialize;
@@ -28,7 +35,8 @@ use toml::Table;
 
 use crate::cli::{LabCompare, LabTrial};
 use crate::lab::{self, outlet};
-use outcome::{Outcome, Summary};
+use member::STEP;
+use outcome::{Failure, Outcome, Summary};
 
 /// Debian's numad, with its own defaults and NUMA balancing off (it turns it off itself).
 const NUMAD: &str = "numad";
@@ -58,6 +66,10 @@ struct Comparison<'a> {
     schema: u32,
     /// The scenario's file.
     scenario: &'a Table,
+    /// The unit of what is compared.
+    unit: &'a str,
+    /// Which is better.
+    better: Better,
     summaries: &'a [Summary],
     trials: &'a [Outcome],
     failed: &'a [Failed],
@@ -78,7 +90,17 @@ struct Failed {
 /// The scenario or a policy is unknown, the lab is not set up, a file cannot be written, or a
 /// trial failed.
 pub fn compare(options: &LabCompare) -> Result<()> {
-    let scenario = scenario(&options.scenario)?;
+    let (mut scenario, text) = match &options.scenario {
+        Some(name) => (named(name)?, None),
+        None => {
+            let text = of_command(&options.program)?;
+            let scenario = Scenario::parse(&text, "CMD", World::Lab).or_exit(Exit::Usage)?;
+            (scenario, Some(text))
+        }
+    };
+    if let Some(machine) = &options.machine {
+        scenario.machine.clone_from(machine);
+    }
     let asked = Asked {
         policies: &options.policies,
         repeat: options.repeat,
@@ -103,30 +125,44 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         .policies
         .iter()
         .any(|policy| needs_tlb_residency(policy));
+    check::check(&scenario)?;
     let mut guest = lab::guest(&machine)?;
     guest.ipm = residency.then(IpmConfig::of_paper);
     guest.linux.clone_from(&options.linux);
     let kernel = KernelFiles::find(options.linux.as_deref()).map_err(lab::error)?;
+    // What QEMU or the model cannot build need not be tried.
+    launcher::machine::shape(&machine, None).map_err(lab::error)?;
+    launcher::machine::model(&machine, guest.ipm.as_ref()).map_err(lab::error)?;
     let mut guests = lab::Guests::new(guest);
     let tried = Tried {
-        scenario: &fs::canonicalize(&options.scenario).unwrap_or((&options.scenario).into()),
+        scenario: &match &options.scenario {
+            Some(name) => fs::canonicalize(name).unwrap_or(name.into()),
+            None => OF_COMMAND.into(),
+        },
         menagerie: &menagerie()?,
         limit: options.limit,
     };
-    let repeat = trials.repeat;
+    let (repeat, measure) = (trials.repeat, scenario.measure());
     let bar = progress(trials.policies.len() as u64 * u64::from(repeat));
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for trial in trials.in_rounds() {
         let (policy, at) = (&trial.policy, trial.repeat);
         bar.set_message(format!("{policy}, {} of {repeat}", at + 1));
         let began = Instant::now();
-        match guests.run(&bar, |guest| tried.once(guest, trial)) {
+        let tried = guests.run(&bar, |guest| {
+            if let Some(text) = &text {
+                guest.write_file(OF_COMMAND, text).map_err(lab::error)?;
+            }
+            tried.once(guest, trial)
+        });
+        match tried {
             Ok(outcome) => {
                 let took = began.elapsed();
-                bar.suspend(|| print::aside(&ended_line(&outcome, repeat, took)));
+                bar.suspend(|| print::aside(&ended_line(&outcome, &measure.unit, repeat, took)));
                 outcomes.push(outcome);
             }
             Err(error) => {
+                let hopeless = outcomes.is_empty() && failed.is_empty() && fails_always(&error);
                 let error = format!("{error:#}");
                 bar.suspend(|| print::say(format!("{policy}, repeat {at}: {error}")));
                 failed.push(Failed {
@@ -134,6 +170,9 @@ pub fn compare(options: &LabCompare) -> Result<()> {
                     repeat: at,
                     error,
                 });
+                if hopeless {
+                    break;
+                }
             }
         }
         bar.inc(1);
@@ -141,17 +180,28 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     bar.finish_and_clear();
     guests.stop()?;
     let summaries = trials.policies.iter();
-    let summaries = summaries.filter_map(|policy| Summary::of(policy, &outcomes));
+    let summaries = summaries.filter_map(|policy| Summary::of(policy, &outcomes, measure.better));
     let summaries: Vec<Summary> = summaries.collect();
     if let Some(path) = &options.json {
         let all = Comparison {
-            schema: 1,
+            schema: 2,
             scenario: &scenario.written,
+            unit: &measure.unit,
+            better: measure.better,
             summaries: &summaries,
             trials: &outcomes,
             failed: &failed,
         };
         print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
+    }
+    let trials_of_all = trials.policies.len() * repeat as usize;
+    let tried = outcomes.len() + failed.len();
+    if outcomes.is_empty() {
+        let rest = match trials_of_all - tried {
+            0 => String::new(),
+            rest => format!("; the other {rest} would fail in the same way and were not tried"),
+        };
+        bail!("no trial of {} gave a figure{rest}", scenario.name);
     }
     print::out(&format!(
         "{}: {} ({}, Linux {}, {repeat} repeats)\n{}\n{}\n\n{}\n{}",
@@ -159,8 +209,8 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         scenario.about,
         scenario.machine,
         kernel.release,
-        table::table(&summaries),
-        table::LEGEND,
+        table::table(&measure, &summaries),
+        table::legend(&measure),
         table::verdict(&scenario, &summaries),
         next_steps(options, &trials),
     ))?;
@@ -168,22 +218,24 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         bail!(
             "{} of {} trials failed and are not in the figures",
             failed.len(),
-            failed.len() + outcomes.len()
+            tried
         );
     }
     Ok(())
 }
 
 /// The line of a trial that has ended.
-fn ended_line(outcome: &Outcome, repeat: u32, took: Duration) -> String {
+fn ended_line(outcome: &Outcome, unit: &str, repeat: u32, took: Duration) -> String {
+    let unit = format!(" {unit}");
+    let unit = unit.trim_end();
     let of = match repeat {
         1 => String::new(),
         all => format!(", {} of {all}", outcome.repeat + 1),
     };
     format!(
-        "{}{of}: {:.2} s ({:.0} s here)\n",
+        "{}{of}: {:.2}{unit} ({:.0} s here)\n",
         outcome.policy,
-        outcome.mean_seconds(),
+        outcome.mean(),
         took.as_secs_f64()
     )
 }
@@ -199,13 +251,51 @@ fn next_steps(options: &LabCompare, trials: &Trials) -> String {
         format!("What {policy} did, and why:  {numaherd} explain {ledger}\n")
     });
     format!(
-        "\n{}A program of your own, herded:  {numaherd} lab run --policy dino --ledger herd.jsonl -- CMD\n",
+        "\n{}A program of your own, compared:  {numaherd} lab compare -- CMD\n\
+         A program of your own, herded:  {numaherd} lab run --policy dino --ledger herd.jsonl -- CMD\n",
         explain.unwrap_or_default()
     )
 }
 
-fn scenario(name: &str) -> Result<Scenario> {
+fn named(name: &str) -> Result<Scenario> {
     Scenario::find(name, World::Lab).or_exit(Exit::Usage)
+}
+
+/// Where the guest finds the scenario of a command.
+const OF_COMMAND: &str = "/run/numaherd-scenario.toml";
+
+/// The text of a scenario in which a program runs alone, on the machine of `lab run` unless another is named. Few
+/// policies and repeats (chosen here): a person waits.
+fn of_command(program: &[OsString]) -> Result<String> {
+    let words = program.iter().map(|word| word.to_str());
+    let words: Option<Vec<&str>> = words.collect();
+    let words = words.ok_or_else(|| ended!(Usage, "CMD is not UTF-8: put it into a script"))?;
+    let shown = words.iter().map(|word| print::quoted(Path::new(word)));
+    let name = Path::new(words[0]).file_name().unwrap_or_default();
+    let mut scenario = toml::toml! {
+        machine = "lab-4x2"
+        policies = ["linux", "linux-balancing", "adaptive"]
+        repeat = 3
+    };
+    let name = name.to_string_lossy().into_owned();
+    let entry = Table::from_iter([("command".to_owned(), toml::Value::from(words.clone()))]);
+    scenario.insert(
+        "about".to_owned(),
+        shown.collect::<Vec<_>>().join(" ").into(),
+    );
+    scenario.insert("name".to_owned(), name.into());
+    scenario.insert("program".to_owned(), toml::Value::Array(vec![entry.into()]));
+    Ok(toml::to_string(&scenario)?)
+}
+
+/// Whether a trial failed of something that all other trials would fail of, too: before its programs began, or
+/// because no guest boots.
+fn fails_always(error: &anyhow::Error) -> bool {
+    let no_boot = matches!(error.downcast_ref(), Some(launcher::Error::NoBoot { .. }));
+    no_boot
+        || error
+            .downcast_ref()
+            .is_some_and(|failure: &Failure| failure.before_start)
 }
 
 /// A scenario as it is to be tried in a guest.
@@ -236,13 +326,33 @@ impl Tried<'_> {
         if trial.ledger.is_some() {
             arguments.extend(["--ledger", IN_GUEST].map(Into::into));
         }
-        let output = guest.output(&Command::inherited(arguments)?, Some(self.limit))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.ending != Ending::Exited(0) {
-            bail!("the trial ended with {:?}: {}", output.ending, said.trim());
+        let (mut printed, mut said) = (Vec::new(), Vec::new());
+        let command = Command::inherited(arguments)?;
+        let ending = guest.stream(&command, Some(self.limit), |stream, bytes| match stream {
+            Stream::Stdout => printed.extend_from_slice(bytes),
+            Stream::Stderr => said.extend_from_slice(bytes),
+        });
+        let said = String::from_utf8_lossy(&said);
+        let (steps, said): (Vec<&str>, Vec<&str>) =
+            said.lines().partition(|line| line.starts_with(STEP));
+        let said = said.join("\n");
+        let ending = ending.map_err(|error| match error {
+            launcher::Error::CommandTimeLimit { limit } => {
+                let step = steps.last().and_then(|step| step.strip_prefix(STEP));
+                let step = step.map_or_else(String::new, |step| format!(": {step}"));
+                anyhow!(
+                    "the trial was ended after {} s (`--limit`){step}",
+                    limit.as_secs()
+                )
+            }
+            other => lab::error(other),
+        })?;
+        if ending != Ending::Exited(0) {
+            bail!("the trial ended with {ending:?}: {said}");
         }
-        let mut outcome: Outcome = serde_json::from_slice(&output.stdout)
+        let outcome: Result<Outcome, Failure> = serde_json::from_slice(&printed)
             .with_context(|| format!("the trial gave no result; it said {said:?}"))?;
+        let mut outcome = outcome?;
         outcome.policy.clone_from(&trial.policy);
         if let Some(path) = &trial.ledger {
             fs::File::create(path)
@@ -285,17 +395,35 @@ pub fn trial(options: &LabTrial) -> Result<()> {
         seed: options.repeat.into(),
         ledger: options.ledger.clone(),
     };
-    let mut scenario = scenario(&options.scenario)?;
+    let mut scenario = named(&options.scenario)?;
     if trial.policy == BEST_KNOWN {
         scenario = scenario.best_known()?;
     }
-    let outcome = inside::run(&scenario, &trial, &options.menagerie)?;
+    let outcome = inside::run(&scenario, &trial, &options.menagerie);
     print::out(&(serde_json::to_string(&outcome)? + "\n"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
+
+    #[test]
+    fn a_command_is_a_scenario_of_one_program() {
+        let command = ["/bin/sh", "-c", "it's {copy}"].map(OsString::from);
+        let text = of_command(&command).unwrap();
+        let scenario = Scenario::parse(&text, "CMD", World::Lab).unwrap();
+        assert_eq!((scenario.name.as_str(), scenario.repeat), ("sh", 3));
+        assert_eq!(scenario.about, r"/bin/sh -c 'it'\''s {copy}'");
+        let program = &scenario.programs[0];
+        assert_eq!(
+            (program.name.as_str(), program.copies, program.lab.waits),
+            ("sh", 1, false)
+        );
+        let refused = of_command(&[OsString::from_vec(vec![0xff])]).unwrap_err();
+        assert_eq!(numaherd::exit::of(&refused), Some(Exit::Usage));
+    }
 
     #[test]
     fn those_that_need_an_ipm_unit_are_known() {

@@ -1,5 +1,8 @@
 //! What one trial in the lab gave, and what several give together.
 
+use std::fmt;
+
+use numaherd_experiment::in_lab::Better;
 use numaherd_experiment::statistics::{deviation, mean};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -22,7 +25,34 @@ pub struct ProgramResult {
     pub complete: bool,
     /// How often its threads were moved to another CPU, where the kernel tells.
     pub thread_moves: Option<u64>,
+    /// What is measured of it, where that is not its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<f64>,
 }
+
+impl ProgramResult {
+    /// What is compared: its figure, or its time in seconds.
+    fn compared(&self) -> f64 {
+        self.figure.unwrap_or(self.seconds)
+    }
+}
+
+/// A trial that gave no figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Whether that was before time was modelled: what placed threads and pages had no part in it.
+    pub before_start: bool,
+    /// Which program, which step, and why.
+    pub error: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 /// One run of a scenario under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,16 +86,15 @@ impl Outcome {
         self.programs.iter().filter(|program| program.measured)
     }
 
-    /// Mean completion time of the measured programs in seconds.
-    pub fn mean_seconds(&self) -> f64 {
-        mean(self.measured().map(|program| program.seconds))
+    /// Mean of what is measured of the programs.
+    pub fn mean(&self) -> f64 {
+        mean(self.measured().map(ProgramResult::compared))
     }
 
-    /// Longest completion time of a measured program in seconds.
-    pub fn worst_seconds(&self) -> f64 {
-        self.measured()
-            .map(|program| program.seconds)
-            .fold(0.0, f64::max)
+    /// The worst that is measured of a program.
+    fn worst(&self, better: Better) -> f64 {
+        let worst = self.measured().map(ProgramResult::compared);
+        worst_of(worst, better)
     }
 
     /// Moves of threads to another CPU, over all programs.
@@ -74,6 +103,13 @@ impl Outcome {
             .iter()
             .map(|program| program.thread_moves)
             .sum()
+    }
+}
+
+fn worst_of(figures: impl Iterator<Item = f64>, better: Better) -> f64 {
+    match better {
+        Better::Lower => figures.fold(f64::NEG_INFINITY, f64::max),
+        Better::Higher => figures.fold(f64::INFINITY, f64::min),
     }
 }
 
@@ -93,12 +129,12 @@ pub struct Summary {
     pub policy: String,
     /// How many trials ended well.
     pub trials: usize,
-    /// Mean completion time in seconds: of the trials' means.
-    pub mean_seconds: f64,
-    /// Longest completion time of any measured program in seconds.
-    pub worst_seconds: f64,
-    /// Standard deviation of the trials' means in seconds (n - 1); `None` for a single trial.
-    pub deviation_seconds: Option<f64>,
+    /// Mean of what is measured: of the trials' means.
+    pub mean: f64,
+    /// The worst that is measured of any program.
+    pub worst: f64,
+    /// Standard deviation of the trials' means (n - 1); `None` for a single trial.
+    pub deviation: Option<f64>,
     /// Mean over the trials, where it could be measured in all.
     pub misses_per_1000_instructions: Option<f64>,
     /// Mean over the trials, where it could be measured in all.
@@ -115,7 +151,7 @@ pub struct Summary {
 
 impl Summary {
     /// Sums up the trials of one policy; `None` when there are none.
-    pub fn of(policy: &str, all: &[Outcome]) -> Option<Self> {
+    pub fn of(policy: &str, all: &[Outcome], better: Better) -> Option<Self> {
         let own: Vec<&Outcome> = all.iter().filter(|one| one.policy == policy).collect();
         if own.is_empty() {
             return None;
@@ -125,16 +161,14 @@ impl Summary {
             let values: Option<Vec<f64>> = own.iter().map(|trial| value(trial)).collect();
             values.map(mean)
         };
-        let means: Vec<f64> = own.iter().map(|trial| trial.mean_seconds()).collect();
+        let means: Vec<f64> = own.iter().map(|trial| trial.mean()).collect();
+        let worst = own.iter().map(|trial| trial.worst(better));
         Some(Self {
             policy: policy.to_owned(),
             trials: own.len(),
-            mean_seconds: mean(&means),
-            worst_seconds: own
-                .iter()
-                .map(|trial| trial.worst_seconds())
-                .fold(0.0, f64::max),
-            deviation_seconds: deviation(&means),
+            mean: mean(&means),
+            worst: worst_of(worst, better),
+            deviation: deviation(&means),
             misses_per_1000_instructions: if_all(&|trial| trial.misses_per_1000_instructions),
             local_access_ratio: if_all(&|trial| trial.local_access_ratio),
             thread_moves: if_all(&|trial| trial.thread_moves().map(|moves| moves as f64)),
@@ -162,6 +196,7 @@ mod tests {
             mean_thread_seconds: seconds,
             complete: measured,
             thread_moves: Some(3),
+            figure: None,
         };
         Outcome {
             policy: policy.to_owned(),
@@ -187,14 +222,14 @@ mod tests {
             trial("dino", 1, [6.0, 8.0], Some(1.0)),
             trial("linux", 0, [50.0, 50.0], Some(0.1)),
         ];
-        let summary = Summary::of("dino", &trials).unwrap();
+        let summary = Summary::of("dino", &trials, Better::Lower).unwrap();
         assert_eq!(summary.trials, 2);
-        assert_eq!(summary.mean_seconds, 6.0);
-        assert_eq!(summary.worst_seconds, 8.0);
-        assert_eq!(summary.deviation_seconds, Some(2.0_f64.sqrt()));
+        assert_eq!(summary.mean, 6.0);
+        assert_eq!(summary.worst, 8.0);
+        assert_eq!(summary.deviation, Some(2.0_f64.sqrt()));
         assert_eq!(summary.local_access_ratio, Some(0.75));
         assert_eq!(summary.thread_moves, Some(9.0));
-        assert_eq!(Summary::of("numad", &trials), None);
+        assert_eq!(Summary::of("numad", &trials, Better::Lower), None);
     }
 
     #[test]
@@ -203,9 +238,22 @@ mod tests {
             trial("linux", 0, [1.0, 1.0], None),
             trial("linux", 1, [1.0, 1.0], Some(0.5)),
         ];
-        let summary = Summary::of("linux", &trials).unwrap();
+        let summary = Summary::of("linux", &trials, Better::Lower).unwrap();
         assert_eq!(summary.local_access_ratio, None);
-        let single = Summary::of("linux", &trials[..1]).unwrap();
-        assert_eq!(single.deviation_seconds, None);
+        let single = Summary::of("linux", &trials[..1], Better::Lower).unwrap();
+        assert_eq!(single.deviation, None);
+    }
+
+    #[test]
+    fn where_a_figure_is_measured_it_is_compared_and_the_worst_is_the_lowest_rate() {
+        let mut trials = [
+            trial("linux", 0, [1.0, 1.0], None),
+            trial("linux", 1, [1.0, 1.0], None),
+        ];
+        for (number, figure) in [100.0, 300.0, 500.0, 700.0].into_iter().enumerate() {
+            trials[number / 2].programs[number % 2].figure = Some(figure);
+        }
+        let summary = Summary::of("linux", &trials, Better::Higher).unwrap();
+        assert_eq!((summary.mean, summary.worst), (400.0, 100.0));
     }
 }

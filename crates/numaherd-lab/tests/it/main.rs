@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod cli;
+mod compare;
 mod example;
 mod guest;
 mod lab_run;

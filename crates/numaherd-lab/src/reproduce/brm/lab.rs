@@ -407,6 +407,7 @@ command = [
 
 #[cfg(test)]
 mod tests {
+    use numaherd_experiment::in_lab::Copy;
     use numaherd_experiment::{Scenario, World};
     use numaherd_topology::Machine;
 
@@ -470,9 +471,16 @@ mod tests {
         let sizes = Options::sizes(16 * MIB, 128 * KIB, 655_360);
         let text = scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS);
         let read = Scenario::parse(&text, "x.toml", World::Lab).unwrap();
+        let program = &read.programs[0];
+        let command = program.lab.command.as_ref().unwrap();
+        let copy = Copy {
+            number: 0,
+            dir: "/",
+        };
+        let words = command.words(copy, program.placement(0));
         assert_eq!(
-            read.programs[0].arguments(0).join(" "),
-            "micro --threads 4 --working-set 16777216 --sharing-size 131072 --rounds 10 \
+            words.join(" "),
+            "menagerie micro --threads 4 --working-set 16777216 --sharing-size 131072 --rounds 10 \
              --cpus 0,1,4,5 --home 0"
         );
         let settings = read.configuration();

@@ -1,0 +1,192 @@
+//! What the lab does with a program of a scenario: how it starts, when it is ready, what is measured of it.
+//!
+//! A command is a text, which `sh` runs as a person would type it, or a list of a program and its arguments, which
+//! are passed as they are. In commands and in the file of [`Ready`], `{copy}` stands for the number of the copy,
+//! from 0, and `{dir}` for a directory that the trial has for itself.
+
+use std::time::Duration;
+
+use regex_lite::Regex;
+use serde::{Deserialize, Serialize};
+
+/// What the lab does with a program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InLab {
+    /// What runs; none where only the model runs it.
+    pub command: Option<Command>,
+    /// What is run to its end before the program starts.
+    pub setup: Option<Command>,
+    /// As whom it runs, and all that belongs to it; root if nobody is named.
+    pub user: Option<String>,
+    /// Whether the program itself waits for its start, and prints its result as the menagerie does.
+    pub waits: bool,
+    /// When a program that starts before the trial is ready for it; none of one that starts with the trial.
+    pub ready: Option<Ready>,
+    /// What is measured of it.
+    pub measure: Measure,
+}
+
+/// A command in the lab.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "give a command as you would type it, or a list of a program and its arguments"
+)]
+pub enum Command {
+    /// For `sh`.
+    Typed(String),
+    /// A program and its arguments.
+    Words(Vec<String>),
+}
+
+/// What `{copy}` and `{dir}` stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// The number of the copy, from 0.
+    pub number: u32,
+    /// The directory of the trial.
+    pub dir: &'a str,
+}
+
+impl Copy<'_> {
+    /// A text with what stands for something replaced.
+    pub fn fill(&self, text: &str) -> String {
+        let text = text.replace("{copy}", &self.number.to_string());
+        text.replace("{dir}", self.dir)
+    }
+}
+
+impl Command {
+    /// Program and arguments of a copy, and further arguments.
+    pub fn words(&self, copy: Copy<'_>, further: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut words = match self {
+            Self::Typed(text) => {
+                let text = copy.fill(text.trim());
+                let mut further = further.into_iter().peekable();
+                let words = match further.peek() {
+                    Some(_) => vec![text + " \"$@\"", "sh".to_owned()],
+                    None => vec![text],
+                };
+                let shell = ["sh", "-c"].map(str::to_owned).into_iter();
+                return shell.chain(words).chain(further).collect();
+            }
+            Self::Words(words) => words.iter().map(|word| copy.fill(word)).collect::<Vec<_>>(),
+        };
+        words.extend(further);
+        words
+    }
+
+    /// The program, as far as it can be told without a shell.
+    pub fn program(&self) -> Option<&str> {
+        let program = match self {
+            Self::Words(words) => return words.first().map(String::as_str),
+            Self::Typed(text) => text.split_whitespace().find(|word| !is_assignment(word))?,
+        };
+        let plain = |c: char| c.is_alphanumeric() || "/._-+@:{}".contains(c);
+        program.chars().all(plain).then_some(program)
+    }
+
+    /// The file name of its program, as far as it can be told without a shell.
+    pub fn name(&self) -> Option<&str> {
+        let name = self.program()?.rsplit('/').next()?;
+        (!name.trim().is_empty()).then_some(name)
+    }
+
+    /// Whether a word of it is the menagerie's program.
+    pub fn is_menagerie(&self) -> bool {
+        let is = |word: &str| word.rsplit('/').next() == Some("menagerie");
+        match self {
+            Self::Words(words) => words.iter().any(|word| is(word)),
+            Self::Typed(text) => text.split_whitespace().any(is),
+        }
+    }
+
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Words(words) => words.first().is_none_or(String::is_empty),
+            Self::Typed(text) => text.trim().is_empty(),
+        }
+    }
+}
+
+/// Whether a shell takes a word before a command for a variable of its environment.
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
+/// When a program that starts before the trial is ready for it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ready {
+    /// As soon as a connection to this TCP port is accepted; the number of the copy is added.
+    Port(u16),
+    /// As soon as this file is there.
+    File(String),
+    /// As soon as it prints a line that matches.
+    Line(Pattern),
+    /// After this time.
+    After(Duration),
+}
+
+/// What is measured of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// Where the figure is from.
+    pub from: Source,
+    /// Its unit.
+    pub unit: String,
+    /// Which is better.
+    pub better: Better,
+}
+
+/// Where the figure of a program is from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// The time from the start of the trial to the program's end.
+    Completion,
+    /// The last match of a pattern in what it prints: its first group, or all of it.
+    Output(Pattern),
+    /// What this command prints at the end of the trial, less what it printed at its start, per second.
+    Counter(Command),
+}
+
+/// Which figure is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// The higher one.
+    Higher,
+    /// The lower one.
+    Lower,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self {
+            from: Source::Completion,
+            unit: "s".to_owned(),
+            better: Better::Lower,
+        }
+    }
+}
+
+/// A regular expression.
+#[derive(Clone, Debug)]
+pub struct Pattern(pub Regex);
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Pattern {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is none: why.
+    pub fn new(text: &str) -> Result<Self, regex_lite::Error> {
+        Regex::new(text).map(Self)
+    }
+}

@@ -1,0 +1,75 @@
+//! `numaherd lab compare` with programs that know nothing of the lab. One boot for each test, little modelled time.
+//!
+//! Needs the lab (`make setup` and `make build`); without it the tests fail and say so.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// One trial on Linux as it is of a scenario with these programs, and what `--json` holds of it.
+fn compare(programs: &str) -> (Output, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, json) = (folder.path().join("x.toml"), folder.path().join("x.json"));
+    let head = "name = \"x\"\nabout = \"programs\"\nmachine = \"lab-4x2\"\n";
+    fs::write(&file, format!("{head}{programs}")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
+        .args(["lab", "compare", "--policies", "linux", "--repeat", "1"])
+        .args(["--limit", "4m", "--json"])
+        .arg(&json)
+        .arg(&file)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .expect("the program can be started");
+    let told = fs::read(&json).ok();
+    let told = told.map(|text| serde_json::from_slice(&text).expect("--json writes JSON"));
+    (output, told.unwrap_or_default())
+}
+
+/// The server's port is served by perl, which every Debian has.
+const SERVED: &str = r#"
+[[program]]
+name = "server"
+setup = "sleep 1000 & echo 7 >{dir}/figure"
+command = '''exec perl -MIO::Socket::INET -e '
+    $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 7001, Listen => 5) or die $!;
+    while ($client = $server->accept) { open F, "<", $ARGV[0]; print $client <F>; close $client }
+' {dir}/figure'''
+ready = { port = 7001 }
+
+[[program]]
+name = "client"
+command = '''perl -MIO::Socket::INET -e '$_ = IO::Socket::INET->new("127.0.0.1:7001")->getline; print "figure: $_"' '''
+measure = { output = 'figure: ([0-9]+)', unit = "points", better = "higher" }
+"#;
+
+#[test]
+fn a_server_is_set_up_and_waited_for_and_its_client_gives_the_figure() {
+    let (output, told) = compare(SERVED);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        table.contains(" policy  mean points  worst points "),
+        "{table}"
+    );
+    let line = table.lines().find(|line| line.starts_with(" linux "));
+    let figure = line.and_then(|line| line.split_whitespace().nth(1));
+    assert_eq!(figure, Some("7.00"), "{table}");
+    assert_eq!(told["unit"], "points", "{told}");
+    let programs = told["trials"][0]["programs"].as_array().expect("programs");
+    let measured = programs.iter().map(|program| program["measured"].as_bool());
+    assert!(measured.eq([Some(false), Some(true)]), "{told}");
+}
+
+#[test]
+fn who_forks_without_end_and_prints_without_end_is_ended_and_told() {
+    let (output, _) =
+        compare("[[program]]\nname = \"bomb\"\ncommand = \"yes & f() { f & f & wait; }; f\"\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let why = "linux, repeat 0: bomb 0 has more than 1024 processes and threads at once";
+    assert!(said.contains(why), "{said}");
+    assert!(said.contains("no trial of x gave a figure"), "{said}");
+}
