@@ -33,6 +33,9 @@ settings! {
     }
 }
 
+/// Threads that want less of a CPU than this do not count for what a machine loses. Lower than the share from which
+/// threads are placed: services lose cores too (chosen here).
+pub(crate) const LEAST_CPU_SHARE: f64 = 0.1;
 /// Quiet intervals, of [`OF_LAST`], after which a thread is left to the kernel.
 const VOTES: u32 = 7;
 /// How many last intervals are looked at.

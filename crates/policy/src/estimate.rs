@@ -48,8 +48,7 @@ use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
 
-use crate::busy::wanted;
-use crate::losses::LEAST_CPU_SHARE;
+use crate::busy::{LEAST_CPU_SHARE, wanted};
 use crate::memory::PerThread;
 use crate::stage::Stage;
 use beliefs::Beliefs;

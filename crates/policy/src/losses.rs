@@ -28,7 +28,7 @@ use numaherd_topology::Topology;
 use numaherd_world::Snapshot;
 use serde::{Deserialize, Serialize};
 
-use crate::busy::wanted;
+use crate::busy::{LEAST_CPU_SHARE, wanted};
 pub use crate::estimate::Basis;
 use crate::estimate::{Estimator, Lost, Picture};
 use crate::placement::adaptive::search::{self, Balanced};
@@ -36,9 +36,6 @@ use crate::policy::{Needs, Random};
 use crate::settings::{PlacementSettings, Settings};
 use crate::stage::{PlacementRule, Seat, Stage, Staged};
 
-/// Threads that want less of a CPU than this are not judged. Lower than the share from which threads are placed:
-/// services lose cores too (chosen here).
-pub(crate) const LEAST_CPU_SHARE: f64 = 0.1;
 /// The least time between two looks (chosen here; policies may decide more often).
 const EACH: Duration = Duration::from_secs(1);
 /// In how short an interval nothing is judged: counters have hardly begun.

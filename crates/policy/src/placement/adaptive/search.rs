@@ -259,37 +259,39 @@ impl Search<'_> {
     /// were, and memory that need not follow.
     fn spare(&mut self, best: &mut Candidate) {
         let picture = self.picture;
+        let mut beyond = picture.wanted_beyond(&best.cpus);
         for (thread, load) in picture.threads.iter().enumerate() {
             if self.left == 0 {
                 return;
             }
-            if !picture.is_move(load, best.cpus[thread]) {
-                continue;
-            }
-            let mut cpus = best.cpus.clone();
-            cpus[thread] = load.cpu;
-            let Some(seat) = picture.seat(load.cpu) else {
+            let gone = best.cpus[thread];
+            let (Some(home), true) = (picture.seat(load.cpu), picture.is_move(load, gone)) else {
                 continue;
             };
-            if picture.wanted_beyond(&cpus)[seat.domain] > ROOM {
+            let mut cpus = best.cpus.clone();
+            cpus[thread] = load.cpu;
+            // What its domain wants more with it, and the one that it leaves wants less.
+            let mut more = load.wanted;
+            if beyond[home.domain] + more > ROOM {
                 let came = (0..cpus.len()).find(|&other| {
-                    let with = &picture.threads[other];
-                    let is_here = picture
-                        .seat(cpus[other])
-                        .is_some_and(|of| of.domain == seat.domain);
-                    is_here && picture.is_move(with, cpus[other])
+                    let seat = picture.seat(cpus[other]);
+                    let is_here = seat.is_some_and(|seat| seat.domain == home.domain);
+                    is_here && picture.is_move(&picture.threads[other], cpus[other])
                 });
-                let Some(came) = came else {
+                let may_go = |&came: &usize| may_have(self.stage, picture.threads[came].at, gone);
+                let Some(came) = came.filter(may_go) else {
                     continue;
                 };
-                cpus[came] = best.cpus[thread];
-                if !may_have(self.stage, picture.threads[came].at, cpus[came]) {
-                    continue;
-                }
+                cpus[came] = gone;
+                more -= picture.threads[came].wanted;
             }
             let candidate = self.with_memory(cpus, None);
             if candidate.lost <= best.lost * (1.0 + WORTH_A_MOVE) {
                 *best = candidate;
+                beyond[home.domain] += more;
+                if let Some(from) = picture.seat(gone) {
+                    beyond[from.domain] -= more;
+                }
             }
         }
         for process in 0..best.follows.len() {
@@ -306,3 +308,6 @@ impl Search<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

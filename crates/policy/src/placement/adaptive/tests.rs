@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 
 use super::*;
+use crate::policy::Place;
 
 /// A machine of four nodes with two cores each, whose caches have 2 MiB.
 pub(crate) fn scene() -> Scene {
@@ -264,6 +265,65 @@ fn a_thread_that_no_longer_uses_memory_is_let_go() {
             .any(|thread| thread.assigned.is_some())
     };
     assert!(!held(&scene));
+}
+
+/// Four threads that hardly wait for memory, on two CPUs.
+fn crowded() -> Scene {
+    let mut scene = scene();
+    for number in 1..5 {
+        program(&mut scene, number, number % 2, 0.1, 100);
+        let thread = scene.snapshot.threads.last_mut().unwrap();
+        (thread.cpu_share, thread.wait_share) = (0.5, 0.5);
+    }
+    scene
+}
+
+#[test]
+fn threads_that_the_kernel_will_spread_over_free_cpus_are_left_to_it() {
+    let rules = look(&mut adaptive(), &mut crowded(), 20);
+    assert_eq!(rules, Vec::<String>::new());
+}
+
+#[test]
+fn threads_that_a_policy_holds_where_cpus_are_short_are_spread() {
+    let mut scene = crowded();
+    for thread in &mut scene.snapshot.threads {
+        thread.assigned = Some(thread.cpu);
+    }
+    let rules = look(&mut adaptive(), &mut scene, 1);
+    assert!(
+        rules.contains(&"adaptive: make room".to_owned()),
+        "{rules:?}"
+    );
+}
+
+/// What is done about a thread that waits for memory, beside one that reads as much while it runs: for that share
+/// of the time, so that it is not placed itself.
+fn beside_a_part_time_reader(share: f64) -> Vec<String> {
+    let mut scene = scene();
+    program(&mut scene, 1, 0, 100.0, 400);
+    program(&mut scene, 2, 1, 100.0, 400);
+    let reader = &mut scene.snapshot.threads[1];
+    reader.cpu_share = share;
+    let counts = reader.counts.as_mut().unwrap();
+    let part = |count: u64| (count as f64 * share) as u64;
+    counts.instructions = part(counts.instructions);
+    counts.lines = part(counts.lines);
+    counts.cycles = counts.cycles.map(part);
+    counts.local = counts.local.map(part);
+    counts.uncore_busy_cycles = counts.uncore_busy_cycles.map(part);
+    counts.uncore_requests = counts.uncore_requests.map(part);
+    look(&mut adaptive(), &mut scene, 3)
+}
+
+#[test]
+fn threads_count_from_a_tenth_of_a_cpu_on() {
+    let rules = beside_a_part_time_reader(0.1);
+    assert!(
+        rules.contains(&"adaptive: fewer lost cores".to_owned()),
+        "{rules:?}"
+    );
+    assert_eq!(beside_a_part_time_reader(0.09), Vec::<String>::new());
 }
 
 /// What an interval shows of a thread: how fast it was, its lines, and the share of a CPU it had, all hostile.
