@@ -165,7 +165,7 @@ impl Curve {
     }
 
     /// The most that is ever held.
-    fn most(&self) -> f64 {
+    pub(crate) fn most(&self) -> f64 {
         self.fill[self.fill.len() - 1].bytes
     }
 

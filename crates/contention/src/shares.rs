@@ -24,25 +24,24 @@ pub struct User<'a> {
 /// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
 /// (any positive number) and becomes the window that was found.
 pub fn shares(users: &[User<'_>], cache_bytes: f64, window_ns: &mut f64, held: &mut Vec<f64>) {
-    let fill = |window_ns: f64, held: &mut Vec<f64>| -> f64 {
-        held.clear();
-        held.extend(users.iter().map(|user| {
-            let bytes = user.curve.held_after(window_ns * user.rate);
-            bytes.min(cache_bytes + user.private_bytes)
-        }));
-        let shared = held.iter().zip(users);
-        shared
-            .map(|(bytes, user)| (bytes - user.private_bytes).max(0.0) * user.alike)
-            .sum()
-    };
     let is_alone = users.len() == 1 && users[0].alike <= 1.0;
-    if is_alone || fill(f64::MAX, held) <= cache_bytes {
-        fill(f64::MAX, held);
+    // In a window without end, a user that runs touches all it has.
+    let all = |user: &User<'_>| {
+        if user.rate > 0.0 {
+            user.curve.most()
+        } else {
+            0.0
+        }
+    };
+    if fill(users, cache_bytes, held, all) <= cache_bytes || is_alone {
         return;
     }
     // The sum grows with the window: bracket, in steps that grow too, as the last window is mostly
     // near; then false position in the logarithm, with Illinois's remedy for an end that stays.
-    let spare = |window_ns: f64, held: &mut Vec<f64>| cache_bytes - fill(window_ns, held);
+    let spare = |window_ns: f64, held: &mut Vec<f64>| {
+        let after = |user: &User<'_>| user.curve.held_after(window_ns * user.rate);
+        cache_bytes - fill(users, cache_bytes, held, after)
+    };
     let mut at = window_ns.clamp(1e-3, 1e30);
     let mut found = spare(at, held);
     let (mut low, mut high) = ((at, found), (at, found));
@@ -80,4 +79,19 @@ pub fn shares(users: &[User<'_>], cache_bytes: f64, window_ns: &mut f64, held: &
         }
     }
     *window_ns = at;
+}
+
+/// What all users take of the shared cache where each touches so many bytes; and what each then holds.
+fn fill(
+    users: &[User<'_>],
+    cache_bytes: f64,
+    held: &mut Vec<f64>,
+    touched: impl Fn(&User<'_>) -> f64,
+) -> f64 {
+    held.clear();
+    held.extend((users.iter()).map(|user| touched(user).min(cache_bytes + user.private_bytes)));
+    let shared = held.iter().zip(users);
+    shared
+        .map(|(bytes, user)| (bytes - user.private_bytes).max(0.0) * user.alike)
+        .sum()
 }

@@ -112,6 +112,7 @@ pub fn solve(
     }
     let mut users = Vec::new();
     let mut shared = Vec::new();
+    let mut asked = Vec::new();
     for round in 0..MOST_ROUNDS {
         share_cores(figures, &mut threads, &ns);
         for (domain, members) in domains.iter().enumerate() {
@@ -137,7 +138,9 @@ pub fn solve(
                 lines[at] = running[at].demands.lines.at(bytes) * running[at].intensity;
             }
         }
-        adjust(figures, &threads, &lines, &ns, factors, solution);
+        adjust(
+            figures, &threads, &lines, &ns, factors, solution, &mut asked,
+        );
         let mut change = 0.0_f64;
         for (at, thread) in threads.iter().enumerate() {
             let new = thread.ns(lines[at], &solution.waits);
@@ -215,17 +218,28 @@ fn passing(running: &Running<'_>, own_bytes: f64) -> f64 {
     running.demands.lines.at(own_bytes) * running.intensity
 }
 
-/// Share of each channel's capacity that is asked for, and how fast that falls as its wait grows.
+/// What is asked of each channel.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    /// Share of its capacity.
+    share: f64,
+    /// How fast that falls as its wait grows.
+    falls: f64,
+    /// Of what is asked for, lines that are written, per ns.
+    written: f64,
+}
+
+/// Finds what is asked of each channel at these waits.
 fn demand(
     figures: &Figures,
     threads: &[Thread],
     lines: &[f64],
     ns: &[f64],
     waits: &[f64],
-) -> (Vec<f64>, Vec<f64>) {
-    let mut asked = vec![0.0; figures.channels.len()];
-    let mut falls = vec![0.0; figures.channels.len()];
-    let mut written = vec![0.0; figures.channels.len()];
+    asked: &mut Vec<Asked>,
+) {
+    asked.clear();
+    asked.resize(figures.channels.len(), Asked::default());
     for ((thread, &lines), &ns) in threads.iter().zip(lines).zip(ns) {
         let now = thread.ns(lines, waits);
         // Between the speed settled last and the one these waits allow; equal in the end.
@@ -233,11 +247,11 @@ fn demand(
         let cpu = thread.alike * thread.cpu_share;
         let mut add = |uses: &[Use], lines: f64| {
             for one in uses {
-                let channel = one.channel as usize;
+                let channel = &mut asked[one.channel as usize];
                 let load = one.loads * lines * cpu / time;
-                asked[channel] += load;
-                written[channel] += one.written * lines * cpu / time;
-                falls[channel] += load / time * one.waits * lines / thread.in_flight;
+                channel.share += load;
+                channel.written += one.written * lines * cpu / time;
+                channel.falls += load / time * one.waits * lines / thread.in_flight;
             }
         };
         add(&thread.lines, lines);
@@ -252,15 +266,14 @@ fn demand(
             add(&[door], thread.passing);
         }
     }
-    for channel in 0..asked.len() {
+    for (channel, asked) in asked.iter_mut().enumerate() {
         let mut capacity = figures.channels[channel].capacity;
-        if written[channel] > 0.0 && channel < figures.nodes {
-            capacity *= 1.0 - figures.write_turnaround * written[channel] / asked[channel];
+        if asked.written > 0.0 && channel < figures.nodes {
+            capacity *= 1.0 - figures.write_turnaround * asked.written / asked.share;
         }
-        asked[channel] /= capacity;
-        falls[channel] /= capacity;
+        asked.share /= capacity;
+        asked.falls /= capacity;
     }
-    (asked, falls)
 }
 
 /// Brings the waits nearer to those that the demand makes, a few steps of Newton's method.
@@ -271,10 +284,11 @@ fn adjust(
     ns: &[f64],
     factors: Factors,
     solution: &mut Solution,
+    asked: &mut Vec<Asked>,
 ) {
     for _ in 0..3 {
-        let (asked, falls) = demand(figures, threads, lines, ns, &solution.waits);
-        for channel in 0..asked.len() {
+        demand(figures, threads, lines, ns, &solution.waits, asked);
+        for (channel, asked) in asked.iter().enumerate() {
             if !figures.counts(channel, factors) {
                 continue;
             }
@@ -282,8 +296,8 @@ fn adjust(
             let wait = &mut solution.waits[channel];
             let (allowed, growth) = loaded::in_use(*wait / service);
             // Below zero where more is asked for than such a wait allows.
-            let spare = allowed - asked[channel];
-            let step = spare / (growth / service + falls[channel]);
+            let spare = allowed - asked.share;
+            let step = spare / (growth / service + asked.falls);
             let new = (*wait - step).max(0.0);
             // Channels in one way answer each other, so no step is taken whole.
             *wait = 0.3 * *wait + 0.7 * new;

@@ -149,6 +149,22 @@ struct Solved {
 /// Lost cores by each draw.
 pub type Lost = [f64; DRAWS];
 
+/// Lost cores by each of the draws that a search goes by, which are the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Rough([f64; SEARCHED]);
+
+impl Rough {
+    /// Of what is known by all draws.
+    pub fn of(lost: &Lost) -> Self {
+        Self(std::array::from_fn(|draw| lost[draw]))
+    }
+
+    /// Their mean, in cores.
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / SEARCHED as f64
+    }
+}
+
 impl Estimator {
     /// Takes in an interval.
     pub fn observe(&mut self, stage: &Stage<'_>) -> Picture {
@@ -382,18 +398,20 @@ impl Picture {
     /// each process whether its memory follows its threads: what is private to each, the rest spread evenly over
     /// them; or stays.
     pub fn lost(&self, cpus: &[CpuId], follows: &[bool]) -> Lost {
-        std::array::from_fn(|draw| self.solve(draw, cpus, follows).lost)
+        self.lost_with(cpus, follows, &self.roughly(cpus, follows))
     }
 
-    /// What is lost where the threads are by the draws that a search goes by, their mean.
-    pub fn roughly_now(&self) -> f64 {
-        self.lost_now[..SEARCHED].iter().sum::<f64>() / SEARCHED as f64
+    /// The same where it is known by the draws that a search goes by.
+    pub fn lost_with(&self, cpus: &[CpuId], follows: &[bool], known: &Rough) -> Lost {
+        let of = |draw| known.0.get(draw).copied();
+        std::array::from_fn(|draw| of(draw).unwrap_or_else(|| self.solve(draw, cpus, follows).lost))
     }
 
-    /// What a layout would lose by these.
-    pub fn roughly(&self, cpus: &[CpuId], follows: &[bool]) -> f64 {
-        let lost = (0..SEARCHED).map(|draw| self.solve(draw, cpus, follows).lost);
-        lost.sum::<f64>() / SEARCHED as f64
+    /// What a layout would lose by the draws that a search goes by.
+    pub fn roughly(&self, cpus: &[CpuId], follows: &[bool]) -> Rough {
+        Rough(std::array::from_fn(|draw| {
+            self.solve(draw, cpus, follows).lost
+        }))
     }
 
     /// The lost cores, and the answer of the equations.

@@ -297,7 +297,7 @@ impl Observing {
         let credit = vec![f64::INFINITY; picture.processes.len()];
         let most = most.min(MOST_LAYOUTS);
         let found = search::best(stage, picture, Vec::new(), &credit, balanced, most);
-        let then = picture.lost(&found.cpus, &found.follows);
+        let then = found.lost(picture);
         self.meter.searched(now, &then);
     }
 }

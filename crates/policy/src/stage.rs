@@ -81,6 +81,13 @@ const IDLE: Rule = Rule {
            its own affinity back.",
 };
 
+/// What no plan names: [`Stage::silent`].
+const UNSAID: Rule = Rule {
+    name: "stage: unsaid",
+    source: "",
+    what: "",
+};
+
 /// The CPU that a thread is to have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seat {
@@ -107,9 +114,21 @@ pub struct Stage<'a> {
     pub idle: Vec<usize>,
     classed: &'a [Classed],
     homes: &'a [Option<NodeId>],
+    /// Whether nobody reads why threads get their seats.
+    is_silent: bool,
 }
 
 impl<'a> Stage<'a> {
+    /// The stage for a rule that is asked for its seats alone: [`Self::pool_by_pool`] gives no reasons, which cost
+    /// more than most decisions.
+    #[must_use]
+    pub(crate) fn silent(self) -> Self {
+        Self {
+            is_silent: true,
+            ..self
+        }
+    }
+
     /// A thread.
     pub fn thread(&self, thread: usize) -> &'a Thread {
         &self.snapshot.threads[thread]
@@ -218,7 +237,11 @@ impl<'a> Stage<'a> {
             for (at, (&thread, cpu)) in pool.busy.iter().zip(cpus).enumerate() {
                 taken.hold(cpu, self.class(thread));
                 if self.thread(thread).assigned != Some(cpu) {
-                    seats.push(self.seat(thread, cpu, why(at)));
+                    let reason = match self.is_silent {
+                        true => UNSAID.because(words!("")),
+                        false => why(at),
+                    };
+                    seats.push(self.seat(thread, cpu, reason));
                 }
             }
         }
@@ -282,6 +305,7 @@ impl<'a> Stage<'a> {
             idle: Vec::new(),
             classed: &[],
             homes: &[],
+            is_silent: false,
         }
     }
 
@@ -333,6 +357,7 @@ impl<P: PlacementRule> Staged<P> {
             idle: Vec::new(),
             classed: &[],
             homes: &[],
+            is_silent: false,
         };
         let others = self.busy.find(snapshot, &mut stage.pools);
         (stage.unmanaged, stage.idle) = (others.unmanaged, others.idle);

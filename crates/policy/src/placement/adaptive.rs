@@ -39,29 +39,28 @@
 
 mod action;
 pub(crate) mod search;
+mod seeds;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_files::settings;
-use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
 
-use crate::estimate::{Basis, Estimator, Picture};
+use crate::estimate::{Basis, Estimator, Picture, Rough};
 use crate::losses::{Losses, Meter};
 use crate::memory::PerThread;
-use crate::placement::di::DistributedIntensity;
-use crate::placement::dino::Dino;
-use crate::placement::n_mass::{NMass, Steps};
-use crate::policy::{Needs, Optional, Place, Random};
+use crate::policy::{Needs, Optional, Random};
 use crate::reason::{Figure, Reason};
 use crate::rules::Rule;
 use crate::settings::Settings;
-use crate::stage::{PlacementRule, Seat, Stage, Staged};
+use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Follow};
 use search::{Balanced, Candidate, may_have};
+use seeds::Seeds;
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW];
@@ -149,7 +148,7 @@ const PAGE_NS: f64 = 3_000.0;
 pub struct Adaptive {
     settings: AdaptiveSettings,
     estimator: Estimator,
-    seeds: Vec<Box<dyn Place>>,
+    seeds: Seeds,
     credit: BTreeMap<ProcessId, f64>,
     action: Option<Action>,
     /// Threads that are let go at the next look.
@@ -176,17 +175,10 @@ pub struct Adaptive {
 impl Adaptive {
     /// Nothing seen yet.
     pub fn new(settings: &Settings) -> Self {
-        let di = DistributedIntensity {
-            settings: settings.di,
-        };
         Self {
             settings: settings.adaptive,
             estimator: Estimator::default(),
-            seeds: vec![
-                Box::new(Staged::new(settings, Dino)),
-                Box::new(Staged::new(settings, di)),
-                Box::new(Staged::new(settings, NMass::new(settings, Steps::All))),
-            ],
+            seeds: Seeds::new(settings),
             credit: BTreeMap::new(),
             action: None,
             let_go: Vec::new(),
@@ -209,7 +201,7 @@ impl Adaptive {
     fn schedule(&mut self, picture: &Picture) {
         let busy: Vec<ThreadId> = picture.threads.iter().map(|load| load.id).collect();
         let is_new = |thread: &ThreadId| self.busy.binary_search(thread).is_err();
-        self.looks = match busy.iter().any(is_new) {
+        self.looks = match busy != self.busy && busy.iter().any(is_new) {
             true => 0,
             false => self.looks.saturating_add(1),
         };
@@ -272,7 +264,7 @@ impl Adaptive {
     ) -> Vec<Seat> {
         if self.failed > 0 {
             // Twice: not before something has changed.
-            self.fruitless = Some((action.before.roughly_now(), u64::MAX));
+            self.fruitless = Some((Rough::of(&action.before.lost_now()).mean(), u64::MAX));
         }
         self.failed += 1;
         let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
@@ -306,25 +298,6 @@ impl Adaptive {
         seats
     }
 
-    /// The layouts that the published policies would have.
-    fn layouts(
-        &mut self,
-        stage: &Stage<'_>,
-        picture: &Picture,
-        random: &mut Random,
-    ) -> Vec<Vec<CpuId>> {
-        let layout = |seed: &mut Box<dyn Place>| {
-            let mut cpus = picture.now();
-            for placement in seed.place(stage.snapshot, stage.topology, random) {
-                if let Some(at) = picture.place(placement.thread) {
-                    cpus[at] = placement.to;
-                }
-            }
-            cpus
-        };
-        self.seeds.iter_mut().map(layout).collect()
-    }
-
     /// What the candidate costs each process that it touches, in ns.
     fn costs(&self, picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId, f64)> {
         let mut costs: BTreeMap<usize, f64> = BTreeMap::new();
@@ -345,22 +318,23 @@ impl Adaptive {
     fn act(
         &mut self,
         stage: &Stage<'_>,
-        picture: &Picture,
-        candidate: &Candidate,
+        picture: &Arc<Picture>,
+        candidate: Candidate,
         (lost, lost_then): (f64, f64),
         charged: Vec<(ProcessId, f64)>,
     ) -> Vec<Seat> {
         let figure = |cores: f64| Figure::Measured(cores, 2);
-        let words = || {
-            words!(
-                "{lost} of {busy} busy cores are lost to caches and memory; {then} are expected to be; by {from}",
-                lost = figure(lost),
-                busy = figure(picture.busy_cores()),
-                then = figure(lost_then),
-                from = Figure::Text(picture.from.to_string().into())
-            )
-        };
-        let mut action = Action::new(picture, candidate, charged);
+        let why = words!(
+            "{lost} of {busy} busy cores are lost to caches and memory; {then} are expected to be; by {from}",
+            lost = figure(lost),
+            busy = figure(picture.busy_cores()),
+            then = figure(lost_then),
+            from = Figure::Text(picture.from.to_string().into())
+        );
+        // Of all threads the same: figures are put into words once.
+        let why: Arc<str> = why.to_string().into();
+        let mut action = Action::new(Arc::clone(picture), candidate, charged);
+        let candidate = &action.layout;
         let mut seats = Vec::new();
         for (at, (load, &cpu)) in picture.threads.iter().zip(&candidate.cpus).enumerate() {
             if !load.is_free {
@@ -384,7 +358,8 @@ impl Adaptive {
             }
             let from = load.cpu;
             let instead_of = moves.then(|| words!("CPU {from}: more would be lost", from));
-            let reason = rule.because(words()).instead_of(instead_of);
+            let why = words!("{why}", why = Arc::clone(&why));
+            let reason = rule.because(why).instead_of(instead_of);
             seats.push(stage.seat(load.at, cpu, reason));
         }
         for (process, owner) in picture.processes.iter().enumerate() {
@@ -395,7 +370,7 @@ impl Adaptive {
             nodes.dedup();
             if let [home] = *nodes {
                 let thread = picture.threads[owner.threads[0]].id;
-                let why = words().to_string();
+                let why = why.to_string();
                 (self.pages).push(order(stage, owner.id, thread, home, FOLLOW, why));
             }
             (action.followed).push(Follow::new(owner, nodes.len() > 1));
@@ -406,7 +381,12 @@ impl Adaptive {
     }
 
     /// What is done at a look.
-    fn decide(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
+    fn decide(
+        &mut self,
+        stage: &Stage<'_>,
+        picture: &Arc<Picture>,
+        random: &mut Random,
+    ) -> Vec<Seat> {
         self.letting_go = self.let_go.drain(..).collect();
         self.schedule(picture);
         self.accrue(stage, picture);
@@ -433,10 +413,15 @@ impl Adaptive {
     }
 
     /// Looks for a layout that loses fewer cores, and carries it out where the gates are open.
-    fn improve(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
+    fn improve(
+        &mut self,
+        stage: &Stage<'_>,
+        picture: &Arc<Picture>,
+        random: &mut Random,
+    ) -> Vec<Seat> {
         let least = self.settings.least_gain * picture.busy_cores();
         let balanced = Balanced::of(stage, picture);
-        let lost_now = balanced.roughly;
+        let lost_now = balanced.roughly();
         let as_before = |(before, since_ns): (f64, u64)| {
             let is_recent = stage.snapshot.time_ns.saturating_sub(since_ns) < SEARCHED_AGAIN;
             (before - lost_now).abs() < least && is_recent && self.looks > 0
@@ -452,7 +437,7 @@ impl Adaptive {
         let layouts = match by_residency {
             // The published policies go by miss rates.
             true => Vec::new(),
-            false => self.layouts(stage, picture, random),
+            false => Vec::from(self.seeds.layouts(stage, picture, random)),
         };
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
         let most = most.min(self.settings.layouts);
@@ -461,7 +446,7 @@ impl Adaptive {
             .collect();
         let lost = balanced.lost;
         let candidate = search::best(stage, picture, layouts, &credit, balanced, most);
-        let then = picture.lost(&candidate.cpus, &candidate.follows);
+        let then = candidate.lost(picture);
         self.meter.searched(&lost, &then);
         let draws = lost.len() as f64;
         let mean = |lost: &[f64]| lost.iter().sum::<f64>() / draws;
@@ -496,13 +481,7 @@ impl Adaptive {
                 *credit -= cost;
             }
         }
-        self.act(
-            stage,
-            picture,
-            &candidate,
-            (mean(&lost), mean(&then)),
-            costs,
-        )
+        self.act(stage, picture, candidate, (mean(&lost), mean(&then)), costs)
     }
 }
 
@@ -555,6 +534,7 @@ impl PlacementRule for Adaptive {
         for owner in &mut picture.processes {
             owner.is_told = self.told.contains(&owner.id);
         }
+        let picture = Arc::new(picture);
         let seats = self.decide(stage, &picture, random);
         self.losses = self.meter.read(stage, &picture);
         seats

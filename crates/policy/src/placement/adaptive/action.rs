@@ -1,6 +1,7 @@
 //! What was done, until it is judged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use numaherd_topology::CpuId;
 use numaherd_world::{ProcessId, ThreadId};
@@ -16,7 +17,7 @@ const STILL_MOVES: f64 = 0.01;
 /// What was done, and how fast threads were before and have been since.
 pub(super) struct Action {
     /// The threads as they were before.
-    pub(super) before: Box<Picture>,
+    pub(super) before: Arc<Picture>,
     /// How they were laid out.
     pub(super) layout: Candidate,
     /// Threads that moved, with the CPU that they came from.
@@ -69,13 +70,13 @@ impl Follow {
 impl Action {
     /// A layout that is to be carried out now.
     pub(super) fn new(
-        before: &Picture,
-        layout: &Candidate,
+        before: Arc<Picture>,
+        layout: Candidate,
         charged: Vec<(ProcessId, f64)>,
     ) -> Self {
         Self {
-            before: Box::new(before.clone()),
-            layout: layout.clone(),
+            before,
+            layout,
             moved: Vec::new(),
             held: Vec::new(),
             followed: Vec::new(),

@@ -3,7 +3,7 @@
 use numaherd_topology::CpuId;
 
 use super::{PAGE_NS, SUFFERS};
-use crate::estimate::{Basis, Load, Lost, Picture};
+use crate::estimate::{Basis, Load, Lost, Picture, Rough};
 use crate::stage::Stage;
 
 /// CPUs that the threads of a domain may want beyond those that it has.
@@ -14,11 +14,30 @@ const ALIKE: f64 = 0.1;
 const WORTH_A_MOVE: f64 = 0.005;
 
 /// A layout, what follows, and what is lost.
-#[derive(Clone)]
 pub(crate) struct Candidate {
     pub(crate) cpus: Vec<CpuId>,
     pub(crate) follows: Vec<bool>,
+    /// By the draws that a search goes by.
+    rough: Rough,
+    /// Their mean, in cores.
     pub(crate) lost: f64,
+}
+
+impl Candidate {
+    fn new(cpus: Vec<CpuId>, follows: Vec<bool>, rough: Rough) -> Self {
+        let lost = rough.mean();
+        Self {
+            cpus,
+            follows,
+            rough,
+            lost,
+        }
+    }
+
+    /// What is lost by all draws.
+    pub(crate) fn lost(&self, picture: &Picture) -> Lost {
+        picture.lost_with(&self.cpus, &self.follows, &self.rough)
+    }
 }
 
 /// Whether a thread may be placed on a CPU.
@@ -32,9 +51,7 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
 /// those that are the kernel's own and suffer least go where CPUs are free. What that gains is not for us to gain.
 pub(crate) struct Balanced {
     cpus: Vec<CpuId>,
-    /// What is then lost, in cores, by the draws that a search goes by.
-    pub(crate) roughly: f64,
-    /// And by all.
+    /// What is then lost, in cores.
     pub(crate) lost: Lost,
 }
 
@@ -44,21 +61,22 @@ impl Balanced {
         let mut cpus = now.clone();
         let domains = stage.topology.domains();
         let mut beyond = picture.wanted_beyond(&cpus);
-        for domain in 0..domains.len() {
-            if beyond[domain] <= ROOM {
-                continue;
+        // Of each domain that is short of CPUs: how much the kernel's own suffer, and which they are.
+        let mut here = vec![Vec::new(); domains.len()];
+        for (at, load) in picture.threads.iter().enumerate() {
+            let thread = stage.thread(load.at);
+            let is_the_kernel_s = thread.unmanaged.is_none() && thread.assigned.is_none();
+            let seat = picture.seat(load.cpu).filter(|_| is_the_kernel_s);
+            if let Some(seat) = seat.filter(|seat| beyond[seat.domain] > ROOM) {
+                here[seat.domain].push((picture.suffers(at), at));
             }
-            let is_the_kernel_s = |&at: &usize| {
-                let load = &picture.threads[at];
-                let thread = stage.thread(load.at);
-                let is_here = picture
-                    .seat(load.cpu)
-                    .is_some_and(|seat| seat.domain == domain);
-                is_here && thread.unmanaged.is_none() && thread.assigned.is_none()
-            };
-            let mut here: Vec<usize> = (0..now.len()).filter(is_the_kernel_s).collect();
-            here.sort_by(|&a, &b| picture.suffers(a).total_cmp(&picture.suffers(b)));
-            for at in here {
+        }
+        for (domain, mut here) in here.into_iter().enumerate() {
+            here.sort_by(|a, b| a.0.total_cmp(&b.0));
+            for (_, at) in here {
+                if beyond[domain] <= ROOM {
+                    break;
+                }
                 let load = &picture.threads[at];
                 let freest = (0..domains.len()).min_by(|&a, &b| beyond[a].total_cmp(&beyond[b]));
                 let Some(to) = freest.filter(|&to| beyond[to] + load.wanted <= ROOM) else {
@@ -70,24 +88,18 @@ impl Balanced {
                     beyond[domain] -= load.wanted;
                     beyond[to] += load.wanted;
                 }
-                if beyond[domain] <= ROOM {
-                    break;
-                }
             }
         }
-        if cpus == now {
-            return Self {
-                cpus,
-                roughly: picture.roughly_now(),
-                lost: picture.lost_now(),
-            };
-        }
-        let stays = vec![false; picture.processes.len()];
-        Self {
-            roughly: picture.roughly(&cpus, &stays),
-            lost: picture.lost(&cpus, &stays),
-            cpus,
-        }
+        let lost = match cpus == now {
+            true => picture.lost_now(),
+            false => picture.lost(&cpus, &vec![false; picture.processes.len()]),
+        };
+        Self { cpus, lost }
+    }
+
+    /// Its mean by the draws that a search goes by, in cores.
+    pub(crate) fn roughly(&self) -> f64 {
+        Rough::of(&self.lost).mean()
     }
 }
 
@@ -114,7 +126,7 @@ pub(crate) fn best(
         may_follow: (0..picture.processes.len()).filter(may_follow).collect(),
         left: most,
     };
-    let mut best = search.with_memory(balanced.cpus, Some(balanced.roughly));
+    let mut best = search.with_memory(balanced.cpus, Some(Rough::of(&balanced.lost)));
     for cpus in layouts {
         let candidate = search.with_memory(cpus, None);
         if candidate.lost < best.lost * (1.0 - WORTH_A_MOVE) {
@@ -146,11 +158,10 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// A layout with its memory as it is, or where that would lose less, with its threads.
-    fn with_memory(&mut self, cpus: Vec<CpuId>, lost: Option<f64>) -> Candidate {
+    fn with_memory(&mut self, cpus: Vec<CpuId>, stays: Option<Rough>) -> Candidate {
         let picture = self.picture;
-        let stays = vec![false; picture.processes.len()];
-        let lost = lost.unwrap_or_else(|| self.roughly(&cpus, &stays));
-        let mut follows = stays.clone();
+        let mut follows = vec![false; picture.processes.len()];
+        let stays = stays.unwrap_or_else(|| self.roughly(&cpus, &follows));
         for &process in &self.may_follow {
             let owner = &picture.processes[process];
             let nodes = picture.nodes_of(process, &cpus);
@@ -166,22 +177,15 @@ impl Search<'_> {
         }
         if follows.contains(&true) {
             let with = self.roughly(&cpus, &follows);
-            if with < lost {
-                return Candidate {
-                    cpus,
-                    follows,
-                    lost: with,
-                };
+            if with.mean() < stays.mean() {
+                return Candidate::new(cpus, follows, with);
             }
+            follows.fill(false);
         }
-        Candidate {
-            cpus,
-            follows: stays,
-            lost,
-        }
+        Candidate::new(cpus, follows, stays)
     }
 
-    fn roughly(&mut self, cpus: &[CpuId], follows: &[bool]) -> f64 {
+    fn roughly(&mut self, cpus: &[CpuId], follows: &[bool]) -> Rough {
         self.left = self.left.saturating_sub(1);
         self.picture.roughly(cpus, follows)
     }
@@ -189,31 +193,40 @@ impl Search<'_> {
     /// Moves and swaps threads while that gains.
     fn improve(&mut self, best: &mut Candidate) {
         let picture = self.picture;
-        let mut order: Vec<usize> = (0..picture.threads.len())
-            .filter(|&at| picture.threads[at].is_free && picture.suffers(at) >= SUFFERS)
-            .collect();
-        order.sort_by(|&a, &b| picture.suffers(b).total_cmp(&picture.suffers(a)));
-        let mut improved = true;
-        while std::mem::take(&mut improved) {
-            for &thread in &order {
-                let mut better: Option<Candidate> = None;
-                for domain in 0..self.stage.topology.domains().len() {
-                    if self.left == 0 {
-                        return;
-                    }
-                    let Some(cpus) = self.to_domain(&best.cpus, thread, domain) else {
-                        continue;
-                    };
-                    let candidate = self.with_memory(cpus, None);
-                    let least = better.as_ref().map_or(best.lost, |better| better.lost);
-                    if candidate.lost < least * (1.0 - WORTH_A_MOVE) {
-                        better = Some(candidate);
-                    }
+        if self.left == 0 {
+            return;
+        }
+        let suffering = (picture.threads.iter().enumerate())
+            .filter(|(_, load)| load.is_free)
+            .map(|(at, _)| (picture.suffers(at), at))
+            .filter(|&(suffers, _)| suffers >= SUFFERS);
+        let mut suffering: Vec<(f64, usize)> = suffering.collect();
+        suffering.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let order: Vec<usize> = suffering.into_iter().map(|(_, at)| at).collect();
+        // Once round without a gain, each has been tried.
+        let mut since_gain = 0;
+        for &thread in order.iter().cycle() {
+            let mut better: Option<Candidate> = None;
+            for domain in 0..self.stage.topology.domains().len() {
+                if self.left == 0 {
+                    return;
                 }
-                if let Some(better) = better {
-                    *best = better;
-                    improved = true;
+                let Some(cpus) = self.to_domain(&best.cpus, thread, domain) else {
+                    continue;
+                };
+                let candidate = self.with_memory(cpus, None);
+                let least = better.as_ref().map_or(best.lost, |better| better.lost);
+                if candidate.lost < least * (1.0 - WORTH_A_MOVE) {
+                    better = Some(candidate);
                 }
+            }
+            since_gain += 1;
+            if let Some(better) = better {
+                *best = better;
+                since_gain = 0;
+            }
+            if since_gain == order.len() {
+                return;
             }
         }
     }
@@ -300,10 +313,9 @@ impl Search<'_> {
             }
             let mut follows = best.follows.clone();
             follows[process] = false;
-            let lost = self.roughly(&best.cpus, &follows);
-            if lost <= best.lost * (1.0 + WORTH_A_MOVE) {
-                best.follows = follows;
-                best.lost = lost;
+            let rough = self.roughly(&best.cpus, &follows);
+            if rough.mean() <= best.lost * (1.0 + WORTH_A_MOVE) {
+                *best = Candidate::new(std::mem::take(&mut best.cpus), follows, rough);
             }
         }
     }

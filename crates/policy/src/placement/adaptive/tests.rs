@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
 use numaherd_testing::Scene;
+use numaherd_topology::CpuId;
 use numaherd_world::{Counts, Process, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
 use super::*;
 use crate::policy::Place;
+use crate::stage::Staged;
 
 /// A machine of four nodes with two cores each, whose caches have 2 MiB.
 pub(crate) fn scene() -> Scene {

@@ -42,15 +42,6 @@ fn far_reader(scene: &mut Scene, number: u32, cpu: u32) {
 }
 
 #[test]
-fn of_two_threads_that_press_on_one_cache_one_stays() {
-    let mut scene = scene();
-    program(&mut scene, 1, 0, 100.0, 400);
-    program(&mut scene, 2, 1, 100.0, 400);
-    far_reader(&mut scene, 3, 5);
-    assert_eq!(moved(&scene, &best_from(&scene, &[2, 6, 5])).len(), 1);
-}
-
-#[test]
 fn threads_that_made_room_for_one_that_need_not_move_stay() {
     let mut scene = scene();
     program(&mut scene, 1, 0, 100.0, 400);
