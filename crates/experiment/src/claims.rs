@@ -60,17 +60,20 @@ pub enum Paper {
     Brm,
     /// Hardware-assisted thread and data mapping in hierarchical multi-core architectures.
     Ipm,
+    /// autonuma-benchmark, of the authors of AutoNUMA.
+    Autonuma,
     /// No paper: what this project's own policy must show.
     Adaptive,
 }
 
 impl Paper {
     /// All papers, and what is required of `adaptive`.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Dino,
         Self::NMass,
         Self::Brm,
         Self::Ipm,
+        Self::Autonuma,
         Self::Adaptive,
     ];
 
@@ -81,6 +84,7 @@ impl Paper {
             Self::NMass => "N-MASS",
             Self::Brm => "BRM",
             Self::Ipm => "IPM",
+            Self::Autonuma => "autonuma",
             Self::Adaptive => "adaptive",
         }
     }
@@ -233,6 +237,10 @@ impl Claims {
             Paper::NMass => ("n-mass", include_str!("../../../data/claims/n-mass.toml")),
             Paper::Brm => ("brm", include_str!("../../../data/claims/brm.toml")),
             Paper::Ipm => ("ipm", include_str!("../../../data/claims/ipm.toml")),
+            Paper::Autonuma => (
+                "autonuma",
+                include_str!("../../../data/claims/autonuma.toml"),
+            ),
             Paper::Adaptive => (
                 "adaptive",
                 include_str!("../../../data/claims/adaptive.toml"),

@@ -237,6 +237,8 @@ pub enum Papers {
     Brm,
     /// IPM (Cruz and others, 2016); needs the lab to record traces.
     Ipm,
+    /// autonuma-benchmark (Arcangeli and Holasek, 2012).
+    Autonuma,
     /// None: what `adaptive` must show on the papers' workloads.
     Adaptive,
     /// All of them.

@@ -5,6 +5,7 @@
 //! claim that held when it was made and no longer does is an error.
 
 mod adaptive;
+mod autonuma;
 pub mod brm;
 mod dino;
 mod ipm;
@@ -65,6 +66,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         Papers::NMass => &[Paper::NMass],
         Papers::Brm => &[Paper::Brm],
         Papers::Ipm => &[Paper::Ipm],
+        Papers::Autonuma => &[Paper::Autonuma],
         Papers::Adaptive => &[Paper::Adaptive],
         Papers::All => &Paper::ALL,
     };
@@ -198,6 +200,7 @@ fn measure(paper: Paper, effort: &Effort, traces: &Path) -> Result<Measured> {
         Paper::NMass => nmass::measure(effort),
         Paper::Brm => brm::measure(effort),
         Paper::Ipm => ipm::measure(&Traces::within(traces)?),
+        Paper::Autonuma => autonuma::measure(effort),
         Paper::Adaptive => adaptive::measure(effort, &Traces::within(traces)?),
     }
 }
