@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use numaherd_herd::{Line, Record, Settings};
+use numaherd_herd::ledger::Start;
+use numaherd_herd::{Line, Record};
 use sd_notify::NotifyState;
 
 /// A loop that is this many of its longest silences late hangs.
@@ -63,11 +64,10 @@ pub(super) struct Service {
     watchdog: Option<Duration>,
     /// Whether it has been said that it is ready: with the first interval that was seen.
     is_ready: bool,
-    policy: String,
-    dry_run: bool,
-    paused: bool,
-    processes: usize,
-    threads: usize,
+    /// What holds now; `None` before the first line.
+    current: Option<Start>,
+    /// Threads and processes seen in the latest interval.
+    seen: (usize, usize),
     status: String,
 }
 
@@ -87,11 +87,8 @@ impl Service {
         Self {
             watchdog,
             is_ready: false,
-            policy: String::new(),
-            dry_run: false,
-            paused: false,
-            processes: 0,
-            threads: 0,
+            current: None,
+            seen: (0, 0),
             status: String::new(),
         }
     }
@@ -123,31 +120,15 @@ impl Service {
     /// it does.
     fn take_in(&mut self, line: &Line) -> Option<Duration> {
         match &line.record {
-            Record::Start(start) => {
-                self.policy.clone_from(&start.policy);
-                return self.use_settings(&start.settings);
-            }
+            Record::Start(start) => self.current = Some(start.clone()),
+            Record::Control(controlled) => self.current.as_mut()?.follow(controlled),
             Record::Snapshot(snapshot) => {
-                self.processes = snapshot.processes.len();
-                self.threads = snapshot.threads.len();
+                self.seen = (snapshot.threads.len(), snapshot.processes.len());
+                return None;
             }
-            Record::Control(controlled) => {
-                let changed = controlled.changed();
-                if let Some(paused) = changed.paused {
-                    self.paused = paused;
-                }
-                if let Some(policy) = changed.policy {
-                    policy.clone_into(&mut self.policy);
-                }
-                return changed.settings.and_then(|used| self.use_settings(used));
-            }
-            _ => {}
+            _ => return None,
         }
-        None
-    }
-
-    fn use_settings(&mut self, settings: &Settings) -> Option<Duration> {
-        self.dry_run = settings.dry_run;
+        let settings = &self.current.as_ref()?.settings;
         // The longest that the loop may be silent for good.
         let recorded = Duration::from_millis(settings.record_interval_ms);
         let silence = settings.placement_interval(u64::MAX).max(recorded);
@@ -157,14 +138,18 @@ impl Service {
     }
 
     fn status(&self) -> String {
+        let Some(current) = &self.current else {
+            return String::new();
+        };
+        let (threads, processes) = self.seen;
         let mut status = format!(
-            "{}: observing {} threads of {} processes",
-            self.policy, self.threads, self.processes
+            "{}: observing {threads} threads of {processes} processes",
+            current.policy
         );
-        if self.dry_run {
+        if current.settings.dry_run {
             status += "; a dry run, nothing is carried out";
         }
-        if self.paused {
+        if current.paused {
             status += "; paused, nothing is decided";
         }
         status
@@ -173,10 +158,19 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use numaherd_herd::Settings;
     use numaherd_herd::ledger::Asked;
-    use numaherd_testing::ledger::first_line;
+    use numaherd_testing::ledger::{first_line, start};
 
     use super::*;
+
+    /// One that has seen a run begin.
+    fn begun(watchdog: Option<Duration>) -> Service {
+        let mut service = Service::watched_for(watchdog);
+        let machine = numaherd_testing::shape::machine(1, 1);
+        service.take_in(&first_line(Record::Start(start(&machine, "dino"))));
+        service
+    }
 
     fn change(placement_interval_ms: u64) -> Line {
         let settings = Settings {
@@ -198,7 +192,7 @@ mod tests {
     #[test]
     fn a_herd_that_is_silent_for_longer_than_the_watchdog_waits_asks_for_more() {
         let seconds = Duration::from_secs;
-        let mut service = Service::watched_for(Some(seconds(30)));
+        let mut service = begun(Some(seconds(30)));
         assert_eq!(service.take_in(&change(1000)), None);
         assert_eq!(service.take_in(&change(10_000)), None);
         assert_eq!(service.take_in(&change(60_000)), Some(seconds(180)));
@@ -207,7 +201,7 @@ mod tests {
             None,
             "it has been asked for"
         );
-        let mut unwatched = Service::watched_for(None);
+        let mut unwatched = begun(None);
         assert_eq!(unwatched.take_in(&change(60_000)), None);
     }
 
@@ -224,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_it_does_is_one_line() {
-        let mut service = Service::watched_for(None);
+        let mut service = begun(None);
         service.take_in(&change(1000));
         let asked = |asked| {
             first_line(Record::Control(numaherd_herd::ledger::Controlled {
