@@ -19,7 +19,10 @@
 //!
 //! Of pairs with equal cost, the one that leaves threads and pages in place wins. The cost of moving is not
 //! counted; threads and pages are placed again only when something changed ([`crate::changes`]), for instance
-//! a home. Pools of threads are treated one after the other, as by `oracle`.
+//! a home. Where they change often, it moves so much that leaving all as it is may take less time: as a bound,
+//! `numaherd reproduce adaptive` uses the lesser of the joint oracle's time and that of Linux.
+//!
+//! Pools of threads are treated one after the other, as by `oracle`.
 //!
 //! Terms: a *home* is the set of nodes that a part of memory is spread over, with their weights. Source: the
 //! yardstick is chosen here; published oracles place either threads or pages (DINO 3.3.1; IPM 5.2). Weights
