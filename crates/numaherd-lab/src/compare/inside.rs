@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::cgroup::{self, Cgroups};
-use super::member::{Member, Stage, step};
+use super::member::{Member, Site, step};
 use super::outcome::{Failure, Outcome};
 use super::{NUMAD, observing_policy};
 use crate::guest::{Model, Scratch};
@@ -52,15 +52,15 @@ pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outco
     let scratch = Scratch::new().map_err(failed(true))?;
     let cgroups = Cgroups::new(Path::new(cgroup::ROOT)).map_err(failed(true))?;
     let dir = own_directory(&scratch).map_err(failed(true))?;
-    let stage = Stage {
+    let site = Site {
         cgroups: &cgroups,
         scratch: &scratch.0,
         dir: &dir,
         search_path: &search_path(menagerie),
         limit: SETUP_LIMIT,
     };
-    let members = set_up(scenario, &stage).map_err(failed(true))?;
-    let measured = measure(scenario, trial, &stage, members);
+    let members = set_up(scenario, &site).map_err(failed(true))?;
+    let measured = measure(scenario, trial, &site, members);
     measured.map_err(failed(false))
 }
 
@@ -76,16 +76,16 @@ fn own_directory(scratch: &Scratch) -> Result<String> {
 }
 
 /// Starts all programs and waits until they are ready.
-fn set_up<'a>(scenario: &'a Scenario, stage: &Stage<'a>) -> Result<Vec<Member<'a>>> {
+fn set_up<'a>(scenario: &'a Scenario, site: &Site<'a>) -> Result<Vec<Member<'a>>> {
     set_balancing(false)?;
     let mut members = Vec::new();
     for (number, program) in scenario.programs.iter().enumerate() {
         for copy in 0..program.copies {
-            members.push(Member::start(stage, program, number, copy)?);
+            members.push(Member::start(site, program, number, copy)?);
         }
     }
     for member in &mut members {
-        member.wait_until_ready()?;
+        member.wait_until_held()?;
     }
     Ok(members)
 }
@@ -94,7 +94,7 @@ fn set_up<'a>(scenario: &'a Scenario, stage: &Stage<'a>) -> Result<Vec<Member<'a
 fn measure(
     scenario: &Scenario,
     trial: &Trial,
-    stage: &Stage<'_>,
+    site: &Site<'_>,
     mut members: Vec<Member<'_>>,
 ) -> Result<Outcome> {
     // Only now: nothing may move before the clock starts.
@@ -104,10 +104,10 @@ fn measure(
     // As where it has run for a while: its first look does not wait for its own file.
     fs::read(herding_program()?).context("cannot read the program that herds")?;
     let model = Model::on()?;
-    let mut observer = Observer::start(scenario, trial, stage)?;
+    let mut observer = Observer::start(scenario, trial, site)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
     let began = Instant::now();
-    release(&stage.scratch.join("go"))?;
+    release(&site.scratch.join("go"))?;
     let counted = |members: &[Member<'_>]| -> Result<Vec<(Instant, Option<f64>)>> {
         let count = |member: &Member<'_>| Ok((Instant::now(), member.counter()?));
         members.iter().map(count).collect()
@@ -266,8 +266,8 @@ struct Observer {
 }
 
 impl Observer {
-    fn start(scenario: &Scenario, trial: &Trial, stage: &Stage<'_>) -> Result<Self> {
-        let scratch = stage.scratch;
+    fn start(scenario: &Scenario, trial: &Trial, site: &Site<'_>) -> Result<Self> {
+        let scratch = site.scratch;
         let socket = scratch.join("notify");
         let notified = UnixDatagram::bind(&socket)
             .with_context(|| format!("cannot bind {}", socket.display()))?;
@@ -279,7 +279,7 @@ impl Observer {
         let mut command = Command::new(herding_program()?);
         command
             .args(["run", "--json", "--policy", observing_policy(&trial.policy)])
-            .args(["--cgroup", &stage.cgroups.name])
+            .args(["--cgroup", &site.cgroups.name])
             .args(["--seed", &trial.repeat.to_string()])
             .arg("--config")
             .arg(&config)

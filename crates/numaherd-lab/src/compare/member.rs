@@ -48,7 +48,7 @@ pub fn step(what: &str) {
 
 /// What all programs of a trial share.
 #[derive(Debug)]
-pub struct Stage<'a> {
+pub struct Site<'a> {
     /// Their cgroups.
     pub cgroups: &'a Cgroups,
     /// The directory with the FIFO `go`, whose closing starts them.
@@ -147,20 +147,15 @@ impl<'a> Member<'a> {
     ///
     /// # Errors
     /// A step fails.
-    pub fn start(
-        stage: &Stage<'a>,
-        program: &'a Program,
-        number: usize,
-        copy: u32,
-    ) -> Result<Self> {
+    pub fn start(site: &Site<'a>, program: &'a Program, number: usize, copy: u32) -> Result<Self> {
         let who = format!("{} {copy}", program.name);
         let lab = &program.lab;
         let command = lab.command.as_ref().context("nothing runs in the lab")?;
-        let cgroup = stage.cgroups.of(&format!("{number}.{copy}"))?;
+        let cgroup = site.cgroups.of(&format!("{number}.{copy}"))?;
         let user = lab.user.as_deref().unwrap_or_default();
         let filled = Copy {
             number: copy,
-            dir: stage.dir,
+            dir: site.dir,
         };
         let launch = |held: Option<&Path>, words: &[String]| {
             let mut command = Command::new("sh");
@@ -168,26 +163,26 @@ impl<'a> Member<'a> {
                 .args(["-c", LAUNCH, "sh"])
                 .arg(cgroup.entrance())
                 .arg(held.unwrap_or(Path::new("")))
-                .arg(stage.scratch.join("go"))
+                .arg(site.scratch.join("go"))
                 .arg(user)
                 .args(words)
-                .env("PATH", stage.search_path)
+                .env("PATH", site.search_path)
                 .process_group(0)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
             command
         };
-        let ready = stage.scratch.join(format!("{number}.{copy}.ready"));
+        let ready = site.scratch.join(format!("{number}.{copy}.ready"));
         if let Some(setup) = &lab.setup {
             step(&format!("the setup of {who} has not ended"));
             let mut command = launch(None, &setup.words(filled, []));
             let mut running = Running::start(&who, &mut command, &ready, &Wanted::default())?;
-            let status = running.held.watch(stage.limit, |process| {
+            let status = running.held.watch(site.limit, |process| {
                 full(&who, &cgroup)?;
                 Ok(process.try_wait()?)
             })?;
             if !status.is_some_and(|status| status.success()) {
-                let limit = stage.limit.as_secs();
+                let limit = site.limit.as_secs();
                 let how = status.map_or_else(|| format!("had not ended after {limit} s"), how);
                 bail!("the setup of {who} {how}; {}", running.last_words(&cgroup));
             }
@@ -197,7 +192,7 @@ impl<'a> Member<'a> {
             let mut further = program.placement(copy);
             let paths = [
                 ("--ready-file", &ready),
-                ("--go-file", &stage.scratch.join("go")),
+                ("--go-file", &site.scratch.join("go")),
             ];
             further.push("--json".to_owned());
             for (option, path) in paths {
@@ -230,13 +225,13 @@ impl<'a> Member<'a> {
         let mut member = Self {
             program,
             copy,
-            dir: stage.dir,
+            dir: site.dir,
             user,
-            search_path: stage.search_path,
+            search_path: site.search_path,
             who,
             running,
             cgroup,
-            limit: stage.limit,
+            limit: site.limit,
             ended: None,
         };
         if lab.ready.is_some() {
@@ -252,11 +247,19 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Waits until it is ready, or is held back.
+    /// Waits until it is held back, if it starts with the trial; one that is ready before it has been waited for.
     ///
     /// # Errors
     /// It ends instead, or takes too long.
-    pub fn wait_until_ready(&mut self) -> Result<()> {
+    pub fn wait_until_held(&mut self) -> Result<()> {
+        match self.program.lab.ready {
+            Some(_) => Ok(()),
+            None => self.wait_until_ready(),
+        }
+    }
+
+    /// Waits until it is ready, or is held back.
+    fn wait_until_ready(&mut self) -> Result<()> {
         enum Seen {
             Ready,
             Ended(ExitStatus),

@@ -38,14 +38,14 @@ fn with<T>(
     let folder = folder();
     let cgroups = Cgroups::new(folder.path()).unwrap();
     let path = std::env::var_os("PATH").unwrap();
-    let stage = Stage {
+    let site = Site {
         cgroups: &cgroups,
         scratch: folder.path(),
         dir: folder.path().to_str().unwrap(),
         search_path: &path,
         limit,
     };
-    let member = Member::start(&stage, &scenario.programs[0], 0, 0)?;
+    let member = Member::start(&site, &scenario.programs[0], 0, 0)?;
     fs::write(
         member.cgroup.entrance().with_file_name("pids.events"),
         "max 0\n",
@@ -64,7 +64,7 @@ fn refused(lines: &str, limit: Duration, told: &str) {
 /// What came of a program that ran to its end, or what was said.
 fn ran(lines: &str) -> Result<ProgramResult> {
     with(lines, LONG, |mut member, folder| {
-        member.wait_until_ready()?;
+        member.wait_until_held()?;
         let began = Instant::now();
         release(&folder.join("go"))?;
         let mut members = [member];
@@ -150,7 +150,7 @@ fn a_server_is_ready_by_a_line_a_file_or_a_time_and_ends_when_asked() {
 #[test]
 fn what_is_measured_is_the_time_or_the_last_figure_or_the_counted_rate() {
     let figure = ran(
-        "command = \"echo rate: 1; echo rate: 2.5 >&2\"\nmeasure = { output = 'rate: ([0-9.]+)', better = \"lower\" }",
+        "command = \"exec >&2; echo rate: 1; echo rate: 2.5\"\nmeasure = { output = 'rate: ([0-9.]+)', better = \"lower\" }",
     );
     let result = figure.unwrap();
     assert_eq!((result.figure, result.complete), (Some(2.5), true));
@@ -217,7 +217,7 @@ fn what_goes_wrong_with_a_measured_program_is_told() {
 #[test]
 fn who_ends_at_once_gives_nothing_to_compare() {
     let told = with("command = \"true\"", LONG, |mut member, folder| {
-        member.wait_until_ready()?;
+        member.wait_until_held()?;
         release(&folder.join("go"))?;
         let mut members = [member];
         wait(&mut members, None)?;
@@ -238,7 +238,7 @@ fn who_has_not_ended_when_the_time_is_over_has_no_completion_time() {
         "command = \"exec sleep 1000\"",
         LONG,
         |mut member, folder| {
-            member.wait_until_ready()?;
+            member.wait_until_held()?;
             release(&folder.join("go"))?;
             let mut members = [member];
             wait(&mut members, Some(Instant::now()))?;
