@@ -7,6 +7,8 @@
 #   scripts/setup.sh kernel     only the guest's kernel, its modules and headers
 #   scripts/setup.sh pmu        only the PMU module
 #   scripts/setup.sh linux 7.3  a newer kernel beside it, for `--kernel 7.3`: Debian only, 700 MB
+#   scripts/setup.sh peers      sched_ext's schedulers, which `lab compare` compares with on that kernel;
+#                               `peers scx_rusty` only that one: some 5 minutes each on two cores
 #
 # What it changes on the system: it installs the packages below, and where the release's own QEMU
 # is older than 10 it adds the release's backports suite at priority 100, so that nothing else is
@@ -20,6 +22,7 @@
 #   kernel/vmlinuz, kernel/release, kernel/modules/NN-name.ko (in load order), kernel/lab_pmu.ko
 #   headers/                    what the PMU module is built against
 #   linux-7.3/                  the same of a newer kernel
+#   peers/bin/                  programs that policies are compared with
 
 set -euo pipefail
 
@@ -415,6 +418,41 @@ build_pmu() {
     trap - EXIT
 }
 
+# sched_ext's schedulers: programs of their own under the GPL, of which nothing here is linked with anything of ours.
+schedulers="scx_rusty@1.1.4 scx_layered@1.1.4 scx_cosmos@1.1.7"
+
+prepare_peers() { # prepare_peers [NAME...]
+    local name one wanted=() clang missing log
+    for name in "$@"; do
+        one=$(tr ' ' '\n' <<<"$schedulers" | grep "^$name@" || true)
+        [ -n "$one" ] || die "there is no peer $name; there are: $schedulers"
+        wanted+=("$one")
+    done
+    # shellcheck disable=SC2206 # one word per scheduler
+    [ ${#wanted[@]} -gt 0 ] || wanted=($schedulers)
+    command -v cargo >/dev/null || die "cargo builds the peers and is not in PATH: install Rust"
+    for clang in clang-19 clang-18 clang-20 none; do
+        [ -z "$(missing_packages "$clang")" ] || [ -n "$(offered "$clang")" ] && break
+    done
+    [ "$clang" != none ] || die "the peers need clang 18 or newer, which $distribution $codename does not offer"
+    missing=$(missing_packages "$clang" "lib$clang-dev" libelf-dev zlib1g-dev pkg-config libseccomp-dev)
+    if [ -n "$missing" ]; then
+        refresh_lists
+        say "installing ${missing//$'\n'/ }"
+        # shellcheck disable=SC2086 # one word per package
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
+    fi
+    mkdir -p "$lab/peers"
+    log=$lab/peers/log
+    for one in "${wanted[@]}"; do
+        say "building $one"
+        BPF_CLANG=$clang cargo install --quiet --root "$lab/peers" --locked "$one" >"$log" 2>&1 || {
+            tail -n 20 "$log" >&2
+            die "$one did not build; all that was said is in $log"
+        }
+    done
+}
+
 system_release
 case ${1:-all} in
     packages) install_packages ;;
@@ -427,11 +465,16 @@ case ${1:-all} in
         build_pmu
         say "Linux $2 is ready in $lab"
         ;;
+    peers)
+        shift
+        prepare_peers "$@"
+        say "the peers are ready in $lab/peers"
+        ;;
     all)
         install_packages
         prepare_kernel
         build_pmu
         say "the lab is ready in $lab"
         ;;
-    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, or nothing for all" ;;
+    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, peers, or nothing for all" ;;
 esac

@@ -124,16 +124,26 @@ fn a_release_with_an_old_qemu_alone_is_refused() {
     assert!(!done.contains("install"), "{done}");
 }
 
+/// Steps that are refused at once, on Ubuntu 24.04 that offers no clang.
 #[test]
-fn a_newer_linux_is_named_and_comes_from_debian() {
+fn a_newer_linux_and_peers_are_named_and_need_what_the_release_must_offer() {
     let folder = tempfile::tempdir().unwrap();
     let release = folder.path().join("os-release");
     std::fs::write(&release, "ID=ubuntu\nVERSION_CODENAME=noble\n").unwrap();
+    for (name, script) in [
+        ("cargo", ""),
+        ("apt-cache", ""),
+        ("dpkg-query", ""),
+        ("dpkg", "echo amd64"),
+    ] {
+        command(folder.path(), name, script);
+    }
     let refused = |step: &[&str]| {
         let output = Command::new(root().join("scripts/setup.sh"))
             .args(step)
             .env("NUMAHERD_OS_RELEASE", &release)
             .env("NUMAHERD_LAB_DIR", folder.path().join("lab"))
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -149,6 +159,16 @@ fn a_newer_linux_is_named_and_comes_from_debian() {
     let said = refused(&["linux", "7.3"]);
     assert!(
         said.contains("Linux 7.3 comes from Debian's packages: this is ubuntu"),
+        "{said}"
+    );
+    let said = refused(&["peers", "scx_rustty"]);
+    assert!(
+        said.contains("there is no peer scx_rustty; there are: scx_rusty@"),
+        "{said}"
+    );
+    let said = refused(&["peers"]);
+    assert!(
+        said.contains("need clang 18 or newer, which ubuntu noble does not offer"),
         "{said}"
     );
     assert!(!folder.path().join("lab").exists());

@@ -27,6 +27,16 @@ pub const MOST_REPEATS: u32 = 100_000;
 
 /// In the lab and on the model: the kernel, with NUMA balancing on and as Debian ships it.
 pub const LINUX_BALANCING: &str = "linux-balancing";
+/// In the lab: the kernel, with NUMA balancing and cache-aware scheduling on.
+pub const LINUX_CACHE_AWARE: &str = "linux-cache-aware";
+/// In the lab: the kernel, programs started with their new pages dealt to all nodes in turn.
+pub const INTERLEAVE: &str = "interleave";
+/// In the lab: the same, by the bandwidth of the nodes.
+pub const WEIGHTED_INTERLEAVE: &str = "weighted-interleave";
+/// In the lab: Debian's numad, with its own defaults.
+pub const NUMAD: &str = "numad";
+/// In the lab: schedulers of sched_ext.
+pub const SCHED_EXT: [&str; 3] = ["scx_layered", "scx_rusty", "scx_cosmos"];
 /// In the lab: the best placement that the scenario knows, from the start. It bounds what a policy can gain.
 pub const BEST_KNOWN: &str = "best-known";
 
@@ -72,7 +82,7 @@ impl World {
             Self::Lab => &[
                 "linux",
                 LINUX_BALANCING,
-                "numad",
+                NUMAD,
                 "di-plain",
                 "di-migrate",
                 "dino",
@@ -95,7 +105,17 @@ impl World {
     /// What can be compared beside the policies.
     pub fn other_policies(self) -> &'static [&'static str] {
         match self {
-            Self::Lab => &[LINUX_BALANCING, "numad", BEST_KNOWN],
+            Self::Lab => &[
+                LINUX_BALANCING,
+                LINUX_CACHE_AWARE,
+                INTERLEAVE,
+                WEIGHTED_INTERLEAVE,
+                NUMAD,
+                SCHED_EXT[0],
+                SCHED_EXT[1],
+                SCHED_EXT[2],
+                BEST_KNOWN,
+            ],
             Self::Model => &[LINUX_BALANCING],
             Self::Trace => &[],
         }

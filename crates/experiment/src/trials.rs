@@ -97,10 +97,9 @@ impl Trials {
         given
     }
 
-    /// Repeat by repeat, each with all policies, so that whatever drifts over time drifts for all.
-    pub fn in_rounds(&self) -> impl Iterator<Item = &Trial> {
-        let repeat = self.repeat as usize;
-        (0..repeat).flat_map(move |at| self.all.iter().skip(at).step_by(repeat))
+    /// A repeat of all policies; none beyond the last.
+    pub fn round(&self, at: u32) -> impl DoubleEndedIterator<Item = &Trial> {
+        self.all.iter().filter(move |trial| trial.repeat == at)
     }
 
     /// Each policy with what its trials gave, of what [`Trials::run`] returned.
@@ -140,8 +139,11 @@ mod tests {
         let all = all.unwrap();
         let expected = [("linux", 7), ("linux", 8), ("dino", 7), ("dino", 8)];
         assert_eq!(all, expected.map(|(name, seed)| (name.to_owned(), seed)));
-        let rounds = trials.in_rounds().map(|trial| trial.policy.as_str());
-        assert!(rounds.eq(["linux", "dino", "linux", "dino"]));
+        let round = trials
+            .round(1)
+            .map(|trial| (trial.policy.as_str(), trial.seed));
+        assert!(round.eq([("linux", 8), ("dino", 8)]));
+        assert_eq!(trials.round(2).count(), 0);
         let (name, given) = trials.by_policy(&all).last().unwrap();
         assert_eq!((name, given), ("dino", &all[2..]));
     }

@@ -77,7 +77,7 @@ pub use error::HostError;
 pub use events::EventTable;
 pub use groups::{GroupRule, GroupRules, Matches};
 pub use host::Host;
-pub use new_pages::start_with_new_pages;
+pub use new_pages::{start_with_new_pages, start_with_weighted_interleave};
 pub use node_room::{NodeRoom, rooms};
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use stop::Stop;

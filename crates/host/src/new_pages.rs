@@ -12,6 +12,7 @@ use numaherd_world::{NewPages, WorldError};
 
 use crate::options::{HostOptions, Selection};
 use crate::sys;
+use crate::sys::new_pages::Interleaving;
 
 /// Has the new pages of a command that is about to start, and of what it starts, go by a rule. The host
 /// is to be told of it by [`HostOptions::started_with`].
@@ -25,13 +26,21 @@ pub fn start_with_new_pages(
 ) -> Result<(), WorldError> {
     match rule {
         NewPages::FirstTouch => {}
-        NewPages::Interleave => {
-            let nodes = topology.memory_nodes().as_words().to_vec();
-            sys::new_pages::interleave(command, nodes);
-        }
+        NewPages::Interleave => interleave(command, Interleaving::Even, topology),
         NewPages::Random => return Err(unknown_to_the_kernel(rule)),
     }
     Ok(())
+}
+
+/// Has the new pages of a command that is about to start, and of what it starts, go to all nodes by the weights in
+/// `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9 or newer). An older kernel does not start the command.
+pub fn start_with_weighted_interleave(command: &mut Command, topology: &Topology) {
+    interleave(command, Interleaving::Weighted, topology);
+}
+
+fn interleave(command: &mut Command, how: Interleaving, topology: &Topology) {
+    let nodes = topology.memory_nodes().as_words().to_vec();
+    sys::new_pages::interleave(command, how, nodes);
 }
 
 /// Whether new pages go by a rule, as the selection was started.

@@ -30,22 +30,14 @@ pub struct KernelFiles {
 }
 
 impl KernelFiles {
-    /// Looks for everything that a guest needs to boot, with the kernel of `make setup` or this newer
-    /// one, such as `7.3`.
+    /// Looks for everything that a guest needs to boot, with the kernel of `make setup` or the one of a version
+    /// such as `7.3`.
     ///
     /// # Errors
     /// [`Error::NotSetUp`], [`Error::NoLinux`], [`Error::NoQemu`] or [`Error::OldQemu`], each of which says what
     /// to do.
     pub fn find(linux: Option<&str>) -> Result<Self> {
-        let mut lab = lab_directory();
-        if let Some(version) = linux {
-            lab.push(format!("linux-{version}"));
-            if !lab.is_dir() {
-                let version = version.to_owned();
-                return Err(Error::NoLinux { version, path: lab });
-            }
-        }
-        let files = Self::in_directory(&lab)?;
+        let files = Self::in_directory(&of_version(lab_directory(), linux)?)?;
         check_qemu(&files.qemu)?;
         Ok(files)
     }
@@ -94,6 +86,31 @@ fn lab_directory() -> PathBuf {
         .map(|directory| directory.join(".lab"))
         .find(|lab| lab.is_dir())
         .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.lab"))
+}
+
+/// The directory of a kernel's version: that of `make setup` if its kernel is of this version, or a newer one below.
+fn of_version(lab: PathBuf, linux: Option<&str>) -> Result<PathBuf> {
+    let Some(version) = linux else {
+        return Ok(lab);
+    };
+    let newer = lab.join(format!("linux-{version}"));
+    if newer.is_dir() {
+        return Ok(newer);
+    }
+    let release = fs::read_to_string(lab.join("kernel/release")).unwrap_or_default();
+    let rest = release.strip_prefix(version);
+    match rest.is_some_and(|rest| rest.starts_with('.')) {
+        true => Ok(lab),
+        false => Err(Error::NoLinux {
+            version: version.to_owned(),
+            path: newer,
+        }),
+    }
+}
+
+/// Where the programs of others are that `scripts/setup.sh peers` builds.
+pub fn peers() -> PathBuf {
+    lab_directory().join("peers/bin")
 }
 
 /// Finds the plugin: `$NUMAHERD_LAB_PLUGIN`, else where cargo puts it (`cargo build --profile lab
@@ -202,6 +219,23 @@ mod tests {
             "the lab is not set up: the guest's kernel is missing at \
              /nonexistent/lab/kernel/vmlinuz; run `make setup`"
         );
+    }
+
+    #[test]
+    fn a_version_is_that_of_the_usual_kernel_or_of_a_newer_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let lab = folder.path();
+        fs::create_dir(lab.join("kernel")).unwrap();
+        fs::write(lab.join("kernel/release"), "6.12.95+deb12-amd64\n").unwrap();
+        fs::create_dir(lab.join("linux-7.3")).unwrap();
+        let found = |version| of_version(lab.to_owned(), version);
+        assert_eq!(found(None).unwrap(), lab);
+        assert_eq!(found(Some("6.12")).unwrap(), lab);
+        assert_eq!(found(Some("7.3")).unwrap(), lab.join("linux-7.3"));
+        for other in ["6.1", "7.2"] {
+            let error = found(Some(other)).expect_err("there is no such kernel");
+            assert!(matches!(error, Error::NoLinux { .. }), "{other}: {error}");
+        }
     }
 
     #[test]

@@ -71,12 +71,12 @@ impl Guests {
         once_more(bar, &mut attempt)
     }
 
-    /// Stops the guest.
+    /// Stops the guest; the next run boots another.
     ///
     /// # Errors
     /// It does not end.
-    pub fn stop(self) -> Result<()> {
-        self.running.map_or(Ok(()), |guest| {
+    pub fn stop(&mut self) -> Result<()> {
+        self.running.take().map_or(Ok(()), |guest| {
             guest.stop()?;
             Ok(())
         })

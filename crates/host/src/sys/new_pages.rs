@@ -10,18 +10,30 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// `MPOL_INTERLEAVE` of include/uapi/linux/mempolicy.h.
-const INTERLEAVE: libc::c_int = 3;
+/// How new pages are dealt to nodes; the figures are those of include/uapi/linux/mempolicy.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interleaving {
+    /// `MPOL_INTERLEAVE`: one to each node in turn.
+    Even = 3,
+    /// `MPOL_WEIGHTED_INTERLEAVE`: to each in turn as many as its weight in sysfs says.
+    Weighted = 6,
+}
 
 /// Has the new pages of a command go to these nodes (a mask, node 0 lowest) in turn. Where the kernel
 /// refuses, the command does not start, with its error.
-pub(crate) fn interleave(command: &mut Command, nodes: Vec<u64>) {
+pub(crate) fn interleave(command: &mut Command, how: Interleaving, nodes: Vec<u64>) {
     // The kernel reads one bit less than it is told of.
     let bits = nodes.len() * 64 + 1;
     let set = move || {
         // SAFETY: `nodes` is valid for reads of `bits - 1` bits, and the kernel reads no more.
-        let answer =
-            unsafe { libc::syscall(libc::SYS_set_mempolicy, INTERLEAVE, nodes.as_ptr(), bits) };
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_set_mempolicy,
+                how as libc::c_int,
+                nodes.as_ptr(),
+                bits,
+            )
+        };
         if answer == 0 {
             Ok(())
         } else {

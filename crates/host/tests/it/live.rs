@@ -4,11 +4,15 @@
 //! asserted to be.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use numaherd_host::{EventTable, Host, HostOptions, Selection, doctor, start_with_new_pages};
+use numaherd_host::{
+    EventTable, Host, HostOptions, Selection, doctor, start_with_new_pages,
+    start_with_weighted_interleave,
+};
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{
     AffinityOrder, AffinityResult, NewPages, Orders, PageOrder, Pages, Progress, Signal,
@@ -312,11 +316,7 @@ fn every_signal_is_measured_or_its_lack_explained() {
 
 #[test]
 fn the_doctor_reports_as_data() {
-    let report = doctor(
-        std::path::Path::new("/"),
-        &topology(),
-        EventTable::built_in(),
-    );
+    let report = doctor(Path::new("/"), &topology(), EventTable::built_in());
     assert!(report.kernel.is_some());
     let subjects: Vec<&str> = report
         .abilities
@@ -374,6 +374,17 @@ fn a_program_can_be_started_with_its_new_pages_interleaved() {
     let first = topology.memory_nodes().first().unwrap();
     for line in interleaved.iter().flat_map(|policies| policies.lines()) {
         let all = format!(" interleave:{first}");
+        assert!(line.contains(&all), "{line}");
+    }
+    let mut weighted = Command::new("cat");
+    start_with_weighted_interleave(weighted.arg("/proc/self/numa_maps"), &topology);
+    let weighted = weighted.output();
+    // Only a kernel that has such weights starts it.
+    let has_weights = Path::new("/sys/kernel/mm/mempolicy/weighted_interleave").exists();
+    assert_eq!(weighted.is_ok(), has_weights);
+    for line in weighted.iter().flat_map(|output| output.stdout.lines()) {
+        let line = line.unwrap();
+        let all = format!(" weighted interleave:{first}");
         assert!(line.contains(&all), "{line}");
     }
     let mut random = Command::new("cat");

@@ -30,7 +30,8 @@ pub struct LabRun {
     #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
     pub machine: String,
 
-    /// A newer kernel for the guest, which `scripts/setup.sh linux VERSION` prepares, such as 7.3
+    /// The guest's kernel, where it is not that of `make setup`: a newer one, which `scripts/setup.sh linux VERSION`
+    /// prepares, such as 7.3
     #[arg(long = "kernel", value_name = "VERSION")]
     pub linux: Option<String>,
 
@@ -133,14 +134,16 @@ pub struct LabCompare {
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
 
-    /// What to compare: linux, linux-balancing, numad, or policies [default: the scenario's, or linux,
+    /// What to compare: linux, linux-balancing, linux-cache-aware, interleave, weighted-interleave, numad, scx_layered,
+    /// scx_rusty, scx_cosmos, best-known, or policies [default: the scenario's, or linux,
     /// linux-balancing, numad, di-plain, di-migrate, dino; for CMD, linux, linux-balancing, adaptive]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
 
-    /// A newer kernel for the guest, which `scripts/setup.sh linux VERSION` prepares, such as 7.3
-    #[arg(long = "kernel", value_name = "VERSION")]
-    pub linux: Option<String>,
+    /// Kernels for the guest, side by side: that of `make setup` by its version, such as 6.12, and newer ones, which
+    /// `scripts/setup.sh linux VERSION` prepares, such as 7.3
+    #[arg(long = "kernel", value_name = "VERSION,…", value_delimiter = ',')]
+    pub kernels: Vec<String>,
 
     /// Number of runs of each [default: the scenario's, or 5; for CMD, 3]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
@@ -208,6 +211,10 @@ pub struct LabTrial {
     /// The menagerie's program
     #[arg(long, value_name = "FILE")]
     pub menagerie: PathBuf,
+
+    /// The weight of each node under weighted interleaving, one after the other
+    #[arg(long = "weight", value_name = "NUMBER")]
+    pub weights: Vec<u32>,
 
     /// Record the run in this file
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,7 @@
 //! One trial, as it is carried out inside the guest (`numaherd lab trial`, which `lab compare` runs).
 //!
-//! All programs set up first, in real time; those that others need are then up. The modelled hardware is switched on,
+//! All programs set up first, in real time; those that others need are then up. What places threads and pages is put into
+//! effect. The modelled hardware is switched on,
 //! `numaherd run` starts observing (with the policy `linux` where no policy places, so that every trial is observed by
 //! the same means and at the same cost), and all other programs are released at one moment.
 //! When the last measured program has ended, or the scenario's time is over, the others are ended too.
@@ -16,8 +17,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use numaherd::print;
-use numaherd_experiment::scenario::LINUX_BALANCING;
 use numaherd_experiment::{Scenario, Trial};
 use numaherd_herd::Summary;
 use numaherd_model::Until;
@@ -27,31 +26,38 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::cgroup::{self, Cgroups};
 use super::member::{Member, Site, step};
-use super::outcome::{Failure, Outcome};
-use super::{NUMAD, observing_policy};
+use super::observing_policy;
+use super::outcome::{Failure, Outcome, Step};
+use super::peer::{Ground, Peer};
 use crate::guest::{Model, Scratch};
 use crate::held::{SETUP_LIMIT, release};
 use crate::lab::herding_program;
 
-/// Kernel files that a trial reads or sets, in the guest.
-const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+/// What the guest's kernel counts.
 const VMSTAT: &str = "/proc/vmstat";
 
 /// Carries out one trial, with the menagerie's program in this file.
 ///
 /// # Errors
-/// A program, the scheduler or the guest itself failed; the message says which and how, and whether time was
-/// modelled yet.
-pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outcome, Failure> {
-    let failed = |before_start| {
+/// A program, the scheduler or the guest itself failed; the message says which and how, and how far the trial had
+/// come.
+pub fn run(
+    scenario: &Scenario,
+    trial: &Trial,
+    menagerie: &Path,
+    ground: &Ground,
+) -> Result<Outcome, Failure> {
+    let failed = |at| {
         move |error: anyhow::Error| Failure {
-            before_start,
+            at,
             error: format!("{error:#}"),
         }
     };
-    let scratch = Scratch::new().map_err(failed(true))?;
-    let cgroups = Cgroups::new(Path::new(cgroup::ROOT)).map_err(failed(true))?;
-    let dir = own_directory(&scratch).map_err(failed(true))?;
+    let mut peer = Peer::of(&trial.policy, ground).map_err(failed(Step::Peer))?;
+    let scratch = Scratch::new().map_err(failed(Step::SetUp))?;
+    let cgroups = Cgroups::new(Path::new(cgroup::ROOT)).map_err(failed(Step::SetUp))?;
+    let dir = own_directory(&scratch).map_err(failed(Step::SetUp))?;
+    peer.prepare().map_err(failed(Step::SetUp))?;
     let site = Site {
         cgroups: &cgroups,
         scratch: &scratch.0,
@@ -59,9 +65,9 @@ pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outco
         search_path: &search_path(menagerie),
         limit: SETUP_LIMIT,
     };
-    let members = set_up(scenario, &site).map_err(failed(true))?;
-    let measured = measure(scenario, trial, &site, members);
-    measured.map_err(failed(false))
+    let members = set_up(scenario, &peer, &site).map_err(failed(Step::SetUp))?;
+    let measured = measure(scenario, trial, &mut peer, &site, members);
+    measured.map_err(failed(Step::Measured))
 }
 
 /// The directory that the programs of the trial have for themselves, whoever they run as.
@@ -76,12 +82,11 @@ fn own_directory(scratch: &Scratch) -> Result<String> {
 }
 
 /// Starts all programs and waits until they are ready.
-fn set_up<'a>(scenario: &'a Scenario, site: &Site<'a>) -> Result<Vec<Member<'a>>> {
-    set_balancing(false)?;
+fn set_up<'a>(scenario: &'a Scenario, peer: &Peer<'_>, site: &Site<'a>) -> Result<Vec<Member<'a>>> {
     let mut members = Vec::new();
     for (number, program) in scenario.programs.iter().enumerate() {
         for copy in 0..program.copies {
-            members.push(Member::start(site, program, number, copy)?);
+            members.push(Member::start(site, peer, program, number, copy)?);
         }
     }
     for member in &mut members {
@@ -94,12 +99,13 @@ fn set_up<'a>(scenario: &'a Scenario, site: &Site<'a>) -> Result<Vec<Member<'a>>
 fn measure(
     scenario: &Scenario,
     trial: &Trial,
+    peer: &mut Peer<'_>,
     site: &Site<'_>,
     mut members: Vec<Member<'_>>,
 ) -> Result<Outcome> {
+    let settings = peer.settings();
     // Only now: nothing may move before the clock starts.
-    let numad = (trial.policy == NUMAD).then(Numad::start).transpose()?;
-    set_balancing(trial.policy == LINUX_BALANCING)?;
+    peer.start(site.scratch)?;
     let pages_before = vmstat("pgmigrate_success")?;
     // As where it has run for a while: its first look does not wait for its own file.
     fs::read(herding_program()?).context("cannot read the program that herds")?;
@@ -132,9 +138,10 @@ fn measure(
     drop(model);
     let pages_after = vmstat("pgmigrate_success")?;
     let seen = observer.finish()?;
-    drop(numad);
+    peer.check()?;
     Ok(Outcome {
         policy: trial.policy.clone(),
+        settings,
         repeat: trial.repeat,
         programs,
         misses_per_1000_instructions: seen.totals.counted.miss_rate(),
@@ -194,11 +201,6 @@ pub fn wait(members: &mut [Member<'_>], until: Option<Instant>) -> Result<()> {
     }
 }
 
-fn set_balancing(on: bool) -> Result<()> {
-    fs::write(BALANCING, if on { "1" } else { "0" })
-        .with_context(|| format!("cannot set {BALANCING}"))
-}
-
 fn vmstat(name: &str) -> Result<u64> {
     let text = fs::read_to_string(VMSTAT).with_context(|| format!("cannot read {VMSTAT}"))?;
     let line = text
@@ -209,34 +211,6 @@ fn vmstat(name: &str) -> Result<u64> {
         .trim()
         .parse()
         .with_context(|| format!("{VMSTAT}: {name} is {value:?}, not a number"))
-}
-
-/// Debian's numad, running until dropped.
-struct Numad;
-
-impl Numad {
-    fn start() -> Result<Self> {
-        let status = Command::new("numad").stdin(Stdio::null()).status();
-        match status {
-            Ok(status) if status.success() => Ok(Self),
-            Ok(status) => bail!("numad did not start: {status}"),
-            Err(error) => bail!("cannot run numad: {error}; `make setup` installs it"),
-        }
-    }
-}
-
-impl Drop for Numad {
-    fn drop(&mut self) {
-        // `-i 0` tells the running numad to end. If it stays, so does its trial's guest state:
-        // the next trial of another scheduler would show it, so it is worth a line.
-        let status = Command::new("numad")
-            .args(["-i", "0"])
-            .stdin(Stdio::null())
-            .status();
-        if !status.is_ok_and(|status| status.success()) {
-            print::say("numad did not end as `numad -i 0` asked it to");
-        }
-    }
 }
 
 /// The `PATH` of the scenario's programs, on which the menagerie comes first.

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use super::cgroup::{Cgroup, Cgroups, MOST_TASKS};
 use super::outcome::ProgramResult;
 use super::output::{Heard, Stream, Wanted};
+use super::peer::Peer;
 use crate::held::{END_LIMIT, Held};
 
 /// Begins each line in which a trial says what it waits for.
@@ -143,11 +144,17 @@ struct ReportThread {
 
 impl<'a> Member<'a> {
     /// Sets a program up and starts it: to be ready before the trial if it says when it is, held back otherwise.
-    /// `number` is that of its entry in the scenario.
+    /// `number` is that of its entry in the scenario; where its new pages go, the peer says.
     ///
     /// # Errors
     /// A step fails.
-    pub fn start(site: &Site<'a>, program: &'a Program, number: usize, copy: u32) -> Result<Self> {
+    pub fn start(
+        site: &Site<'a>,
+        peer: &Peer<'_>,
+        program: &'a Program,
+        number: usize,
+        copy: u32,
+    ) -> Result<Self> {
         let who = format!("{} {copy}", program.name);
         let lab = &program.lab;
         let command = lab.command.as_ref().context("nothing runs in the lab")?;
@@ -170,12 +177,13 @@ impl<'a> Member<'a> {
                 .process_group(0)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
-            command
+            peer.place_new_pages(&mut command)?;
+            anyhow::Ok(command)
         };
         let ready = site.scratch.join(format!("{number}.{copy}.ready"));
         if let Some(setup) = &lab.setup {
             step(&format!("the setup of {who} has not ended"));
-            let mut command = launch(None, &setup.words(filled, []));
+            let mut command = launch(None, &setup.words(filled, []))?;
             let mut running = Running::start(&who, &mut command, &ready, &Wanted::default())?;
             let status = running.held.watch(site.limit, |process| {
                 full(&who, &cgroup)?;
@@ -221,7 +229,7 @@ impl<'a> Member<'a> {
                 _ => None,
             },
         };
-        let running = Running::start(&who, &mut launch(hold, &words), &ready, &wanted)?;
+        let running = Running::start(&who, &mut launch(hold, &words)?, &ready, &wanted)?;
         let mut member = Self {
             program,
             copy,

@@ -1,7 +1,8 @@
-//! `numaherd lab compare`: a scenario under several policies, side by side.
+//! `numaherd lab compare`: a scenario under several policies and on several kernels, side by side.
 //!
-//! One guest serves all trials, one after another; repeats go round the policies, so that whatever drifts,
-//! drifts for all. If the guest itself dies (QEMU, not the trial), the trial runs once more in a new one. A trial
+//! One guest of a kernel serves its trials, one after another; repeats go round the kernels and policies, so that
+//! whatever drifts, drifts for all. A policy or program of others that cannot run in a guest is shown with what is
+//! missing, and is no failure. If the guest itself dies (QEMU, not the trial), the trial runs once more in a new one. A trial
 //! that fails is shown, counted as failed and left out of the figures, and the program ends with an
 //! error. If the first one fails before its programs begin, no other is tried: it would fail in the same way.
 
@@ -11,6 +12,7 @@ mod inside;
 mod member;
 pub mod outcome;
 mod output;
+mod peer;
 mod table;
 
 use std::ffi::OsString;
@@ -19,16 +21,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use indicatif::ProgressBar;
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
-use numaherd_experiment::in_lab::Better;
-use numaherd_experiment::scenario::{BEST_KNOWN, LINUX_BALANCING};
+use numaherd_experiment::in_lab::{Better, Measure};
+use numaherd_experiment::scenario::BEST_KNOWN;
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{
-    self as launcher, Command, Ending, Guest, KernelFiles, Stream, on_path,
+    self as launcher, Command, Ending, Guest, KernelFiles, RunOptions, Stream, on_path,
 };
 use numaherd_policy::registry;
+use numaherd_quantity::listed;
 use numaherd_world::Signal;
 use serde::Serialize;
 use toml::Table;
@@ -36,20 +40,24 @@ use toml::Table;
 use crate::cli::{LabCompare, LabTrial};
 use crate::lab::{self, outlet};
 use member::STEP;
-use outcome::{Failure, Outcome, Summary};
+use outcome::{Failed, Failure, Outcome, Results, Step, Summary};
+use peer::Ground;
 
-/// Debian's numad, with its own defaults and NUMA balancing off (it turns it off itself).
-const NUMAD: &str = "numad";
-/// What places threads and pages without Numaherd: first the kernel, with NUMA balancing off; last the best placement
-/// that the scenario knows, which no policy need find.
-pub const BASELINES: [&str; 4] = ["linux", LINUX_BALANCING, NUMAD, BEST_KNOWN];
+/// The kernel as it is, with NUMA balancing and cache-aware scheduling off.
+const BASELINE: &str = "linux";
+
+/// Whether one of our policies places threads and pages: not the kernel, a program of others, or a scenario that knows
+/// what is best.
+fn is_ours(policy: &str) -> bool {
+    policy != BASELINE && !World::Lab.other_policies().contains(&policy)
+}
 
 /// The policy of the `numaherd run` that observes a trial: `linux`, which changes nothing, unless a policy
 /// places, so that every trial is observed by the same means and at the same cost.
 fn observing_policy(policy: &str) -> &str {
-    match BASELINES.contains(&policy) {
-        true => BASELINES[0],
-        false => policy,
+    match is_ours(policy) {
+        true => policy,
+        false => BASELINE,
     }
 }
 
@@ -61,7 +69,7 @@ fn needs_tlb_residency(policy: &str) -> bool {
 
 /// What `--json FILE` holds.
 #[derive(Serialize)]
-struct Comparison<'a> {
+struct Recorded<'a> {
     /// Version of this form.
     schema: u32,
     /// The scenario's file.
@@ -70,18 +78,152 @@ struct Comparison<'a> {
     unit: &'a str,
     /// Which is better.
     better: Better,
-    summaries: &'a [Summary],
-    trials: &'a [Outcome],
-    failed: &'a [Failed],
+    summaries: Vec<OnKernel<'a, Summary>>,
+    trials: Vec<OnKernel<'a, &'a Outcome>>,
+    failed: Vec<OnKernel<'a, &'a Failed>>,
+    /// What could not run at all.
+    cannot_run: Vec<OnKernel<'a, &'a Failed>>,
 }
 
-/// A trial that gave no figures.
+/// What came of trials on a kernel.
 #[derive(Serialize)]
-struct Failed {
-    #[serde(rename = "contender")]
-    policy: String,
-    repeat: u32,
-    error: String,
+struct OnKernel<'a, T> {
+    kernel: &'a str,
+    #[serde(flatten)]
+    what: T,
+}
+
+impl<'a> Recorded<'a> {
+    fn of(scenario: &'a Scenario, results: &[&'a Results], measure: &'a Measure) -> Self {
+        fn all<'a, T>(
+            results: &[&'a Results],
+            of: impl Fn(&'a Results) -> Vec<T>,
+        ) -> Vec<OnKernel<'a, T>> {
+            let on = |results: &&'a Results| {
+                let kernel = &results.kernel;
+                let all = of(results).into_iter();
+                all.map(move |what| OnKernel { kernel, what })
+            };
+            results.iter().flat_map(on).collect()
+        }
+        Self {
+            schema: 3,
+            scenario: &scenario.written,
+            unit: &measure.unit,
+            better: measure.better,
+            summaries: all(results, |of| of.summaries(measure.better)),
+            trials: all(results, |of| of.outcomes.iter().collect()),
+            failed: all(results, |of| of.failed.iter().collect()),
+            cannot_run: all(results, |of| of.cannot_run.iter().collect()),
+        }
+    }
+}
+
+/// A scenario on a kernel: what is tried in guests of one kind, and what came of it.
+struct Comparison {
+    guest: RunOptions,
+    trials: Trials,
+    results: Results,
+    /// The first trial failed, and all others would fail in the same way.
+    is_hopeless: bool,
+}
+
+impl Comparison {
+    fn of(
+        options: &LabCompare,
+        kernel: Option<&str>,
+        scenario: &Scenario,
+        guest: &RunOptions,
+    ) -> Result<Self> {
+        let files = KernelFiles::find(kernel).map_err(lab::error)?;
+        let mut ledgers = options.ledgers.clone();
+        if let (Some(folder), Some(kernel), 2..) = (&mut ledgers, kernel, options.kernels.len()) {
+            folder.push(kernel);
+        }
+        let asked = Asked {
+            policies: &options.policies,
+            repeat: options.repeat,
+            seed: 0,
+            ledgers: ledgers.as_deref(),
+        };
+        let trials = Trials::of(scenario, &asked).map_err(|error| match error {
+            ExperimentError::Policy(error) => {
+                let others = listed(World::Lab.other_policies());
+                ended!(Usage, "{error}; lab compare also knows {others}")
+            }
+            other => other.into(),
+        })?;
+        let mut guest = guest.clone();
+        guest.linux = kernel.map(str::to_owned);
+        // One that needs it has it in every guest, so that all run on the same hardware.
+        let mut policies = trials.policies.iter();
+        let residency = policies.any(|policy| needs_tlb_residency(policy));
+        guest.ipm = residency.then(IpmConfig::of_paper);
+        let results = Results {
+            kernel: files.release,
+            policies: trials.policies.clone(),
+            repeat: trials.repeat,
+            outcomes: Vec::new(),
+            failed: Vec::new(),
+            cannot_run: Vec::new(),
+        };
+        Ok(Self {
+            guest,
+            trials,
+            results,
+            is_hopeless: false,
+        })
+    }
+
+    /// Carries out a repeat of each policy.
+    fn round(
+        &mut self,
+        at: u32,
+        guests: &mut lab::Guests,
+        bar: &ProgressBar,
+        once: impl Fn(&Guest, &Trial) -> Result<Outcome>,
+        unit: &str,
+    ) {
+        let results = &mut self.results;
+        for trial in self.trials.round(at) {
+            let (policy, repeat) = (&trial.policy, self.trials.repeat);
+            if self.is_hopeless || results.cannot_run.iter().any(|one| one.policy == *policy) {
+                bar.inc(1);
+                continue;
+            }
+            bar.set_message(format!("{policy}, {} of {repeat}", at + 1));
+            let began = Instant::now();
+            match guests.run(bar, |guest| once(guest, trial)) {
+                Ok(outcome) => {
+                    let took = began.elapsed();
+                    let line = ended_line(&outcome, unit, repeat, took);
+                    bar.suspend(|| print::aside(&line));
+                    results.outcomes.push(outcome);
+                }
+                Err(error) => {
+                    let step = error.downcast_ref().map(|failure: &Failure| failure.at);
+                    let is_first = results.outcomes.is_empty() && results.failed.is_empty();
+                    let no_boot =
+                        matches!(error.downcast_ref(), Some(launcher::Error::NoBoot { .. }));
+                    let failed = Failed {
+                        policy: policy.clone(),
+                        repeat: at,
+                        error: format!("{error:#}"),
+                    };
+                    let error = &failed.error;
+                    if step == Some(Step::Peer) {
+                        bar.suspend(|| print::say(format!("{policy} cannot run: {error}")));
+                        results.cannot_run.push(failed);
+                    } else {
+                        bar.suspend(|| print::say(format!("{policy}, repeat {at}: {error}")));
+                        self.is_hopeless = is_first && (no_boot || step == Some(Step::SetUp));
+                        results.failed.push(failed);
+                    }
+                }
+            }
+            bar.inc(1);
+        }
+    }
 }
 
 /// Runs the comparison and prints its table.
@@ -101,124 +243,84 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     if let Some(machine) = &options.machine {
         scenario.machine.clone_from(machine);
     }
-    let asked = Asked {
-        policies: &options.policies,
-        repeat: options.repeat,
-        seed: 0,
-        ledgers: options.ledgers.as_deref(),
+    let machine = lab::machine(&scenario.machine)?;
+    let guest = lab::guest(&machine)?;
+    let kernels: Vec<Option<&str>> = match &options.kernels[..] {
+        [] => vec![None],
+        named => named.iter().map(|kernel| Some(kernel.as_str())).collect(),
     };
-    let trials = Trials::of(&scenario, &asked).map_err(|error| match error {
-        ExperimentError::Policy(error) => {
-            ended!(
-                Usage,
-                "{error}; lab compare also knows {LINUX_BALANCING}, {NUMAD} and {BEST_KNOWN}"
-            )
-        }
-        other => other.into(),
-    })?;
+    let of_kernel = |kernel| Comparison::of(options, kernel, &scenario, &guest);
+    let comparisons: Result<Vec<Comparison>> = kernels.into_iter().map(of_kernel).collect();
+    let mut comparisons = comparisons?;
+    let trials = comparisons[0].trials.clone();
     if trials.policies.iter().any(|policy| policy == BEST_KNOWN) {
         scenario.clone().best_known().or_exit(Exit::Usage)?;
     }
-    let machine = lab::machine(&scenario.machine)?;
-    // One that needs it has it in every guest, so that all run on the same hardware.
-    let residency = trials
-        .policies
-        .iter()
-        .any(|policy| needs_tlb_residency(policy));
     check::check(&scenario)?;
-    let mut guest = lab::guest(&machine)?;
-    guest.ipm = residency.then(IpmConfig::of_paper);
-    guest.linux.clone_from(&options.linux);
-    let kernel = KernelFiles::find(options.linux.as_deref()).map_err(lab::error)?;
     // What QEMU or the model cannot build need not be tried.
     launcher::machine::shape(&machine, None).map_err(lab::error)?;
-    launcher::machine::model(&machine, guest.ipm.as_ref()).map_err(lab::error)?;
-    let mut guests = lab::Guests::new(guest);
+    let ipm = comparisons[0].guest.ipm.as_ref();
+    launcher::machine::model(&machine, ipm).map_err(lab::error)?;
     let tried = Tried {
         scenario: &match &options.scenario {
             Some(name) => fs::canonicalize(name).unwrap_or(name.into()),
             None => OF_COMMAND.into(),
         },
         menagerie: &menagerie()?,
+        weights: &peer::weights(&machine.topology().or_exit(Exit::Usage)?),
         limit: options.limit,
     };
-    let (repeat, measure) = (trials.repeat, scenario.measure());
-    let bar = progress(trials.policies.len() as u64 * u64::from(repeat));
-    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
-    for trial in trials.in_rounds() {
-        let (policy, at) = (&trial.policy, trial.repeat);
-        bar.set_message(format!("{policy}, {} of {repeat}", at + 1));
-        let began = Instant::now();
-        let tried = guests.run(&bar, |guest| {
-            if let Some(text) = &text {
-                guest.write_file(OF_COMMAND, text).map_err(lab::error)?;
-            }
-            tried.once(guest, trial)
-        });
-        match tried {
-            Ok(outcome) => {
-                let took = began.elapsed();
-                bar.suspend(|| print::aside(&ended_line(&outcome, &measure.unit, repeat, took)));
-                outcomes.push(outcome);
-            }
-            Err(error) => {
-                let hopeless = outcomes.is_empty() && failed.is_empty() && fails_always(&error);
-                let error = format!("{error:#}");
-                bar.suspend(|| print::say(format!("{policy}, repeat {at}: {error}")));
-                failed.push(Failed {
-                    policy: policy.clone(),
-                    repeat: at,
-                    error,
-                });
-                if hopeless {
-                    break;
-                }
+    let once = |guest: &Guest, trial: &Trial| {
+        if let Some(text) = &text {
+            guest.write_file(OF_COMMAND, text).map_err(lab::error)?;
+        }
+        tried.once(guest, trial)
+    };
+    let measure = scenario.measure();
+    let all = trials.policies.len() * trials.repeat as usize * comparisons.len();
+    let bar = progress(all as u64);
+    let mut guests: Vec<lab::Guests> = comparisons
+        .iter()
+        .map(|comparison| lab::Guests::new(comparison.guest.clone()))
+        .collect();
+    let kernels = comparisons.len();
+    for at in 0..trials.repeat {
+        for (comparison, guests) in comparisons.iter_mut().zip(&mut guests) {
+            comparison.round(at, guests, &bar, once, &measure.unit);
+            if kernels > 1 {
+                // Never two at a time: they would share the host's processors.
+                guests.stop()?;
             }
         }
-        bar.inc(1);
     }
     bar.finish_and_clear();
-    guests.stop()?;
-    let summaries = trials.policies.iter();
-    let summaries = summaries.filter_map(|policy| Summary::of(policy, &outcomes, measure.better));
-    let summaries: Vec<Summary> = summaries.collect();
+    for mut guests in guests {
+        guests.stop()?;
+    }
+    let results: Vec<&Results> = comparisons.iter().map(|of| &of.results).collect();
     if let Some(path) = &options.json {
-        let all = Comparison {
-            schema: 2,
-            scenario: &scenario.written,
-            unit: &measure.unit,
-            better: measure.better,
-            summaries: &summaries,
-            trials: &outcomes,
-            failed: &failed,
-        };
+        let all = Recorded::of(&scenario, &results, &measure);
         print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
     }
-    let trials_of_all = trials.policies.len() * repeat as usize;
-    let tried = outcomes.len() + failed.len();
-    if outcomes.is_empty() {
-        let rest = match trials_of_all - tried {
+    let sum = |of: fn(&Results) -> usize| results.iter().map(|results| of(results)).sum::<usize>();
+    let (ended, failed) = (sum(|of| of.outcomes.len()), sum(|of| of.failed.len()));
+    if ended == 0 {
+        let hopeless = comparisons.iter().filter(|of| of.is_hopeless).count();
+        let rest = match hopeless * (trials.policies.len() * trials.repeat as usize - 1) {
             0 => String::new(),
             rest => format!("; the other {rest} would fail in the same way and were not tried"),
         };
         bail!("no trial of {} gave a figure{rest}", scenario.name);
     }
     print::out(&format!(
-        "{}: {} ({}, Linux {}, {repeat} repeats)\n{}\n{}\n\n{}\n{}",
-        scenario.name,
-        scenario.about,
-        scenario.machine,
-        kernel.release,
-        table::table(&measure, &summaries),
-        table::legend(&measure),
-        table::verdict(&scenario, &summaries),
-        next_steps(options, &trials),
+        "{}\n{}",
+        table::comparison(&scenario, &results),
+        next_steps(&trials),
     ))?;
-    if !failed.is_empty() {
+    if failed > 0 {
         bail!(
-            "{} of {} trials failed and are not in the figures",
-            failed.len(),
-            tried
+            "{failed} of {} trials failed and are not in the figures",
+            ended + failed
         );
     }
     Ok(())
@@ -241,14 +343,17 @@ fn ended_line(outcome: &Outcome, unit: &str, repeat: u32, took: Duration) -> Str
 }
 
 /// What to do next, as it can be typed.
-fn next_steps(options: &LabCompare, trials: &Trials) -> String {
+fn next_steps(trials: &Trials) -> String {
     let numaherd = print::called();
     // The last that herds, where one does: what it did is what there is to tell.
-    let is_own = |policy: &&String| !BASELINES.contains(&policy.as_str());
-    let told = trials.policies.iter().rfind(is_own);
-    let explain = options.ledgers.as_ref().zip(told).map(|(folder, policy)| {
-        let ledger = print::quoted(&folder.join(format!("{policy}.0.ledger")));
-        format!("What {policy} did, and why:  {numaherd} explain {ledger}\n")
+    let mut ours = trials.round(0).filter(|trial| is_ours(&trial.policy));
+    let told = ours.next_back();
+    let explain = told.and_then(|trial| {
+        let ledger = print::quoted(trial.ledger.as_ref()?);
+        let policy = &trial.policy;
+        Some(format!(
+            "What {policy} did, and why:  {numaherd} explain {ledger}\n"
+        ))
     });
     format!(
         "\n{}A program of your own, compared:  {numaherd} lab compare -- CMD\n\
@@ -288,22 +393,14 @@ fn of_command(program: &[OsString]) -> Result<String> {
     Ok(toml::to_string(&scenario)?)
 }
 
-/// Whether a trial failed of something that all other trials would fail of, too: before its programs began, or
-/// because no guest boots.
-fn fails_always(error: &anyhow::Error) -> bool {
-    let no_boot = matches!(error.downcast_ref(), Some(launcher::Error::NoBoot { .. }));
-    no_boot
-        || error
-            .downcast_ref()
-            .is_some_and(|failure: &Failure| failure.before_start)
-}
-
 /// A scenario as it is to be tried in a guest.
 pub struct Tried<'a> {
     /// Its name, or its file as the guest sees it.
     pub scenario: &'a Path,
     /// The menagerie's program.
     pub menagerie: &'a Path,
+    /// The weight of each node under weighted interleaving.
+    pub weights: &'a [u32],
     /// How long one trial may take.
     pub limit: Duration,
 }
@@ -323,6 +420,9 @@ impl Tried<'_> {
         arguments.extend(["--policy", &trial.policy].map(Into::into));
         arguments.extend(["--repeat", &trial.repeat.to_string()].map(Into::into));
         arguments.extend(["--menagerie".into(), self.menagerie.into()]);
+        for weight in self.weights {
+            arguments.extend(["--weight", &weight.to_string()].map(Into::into));
+        }
         if trial.ledger.is_some() {
             arguments.extend(["--ledger", IN_GUEST].map(Into::into));
         }
@@ -399,7 +499,12 @@ pub fn trial(options: &LabTrial) -> Result<()> {
     if trial.policy == BEST_KNOWN {
         scenario = scenario.best_known()?;
     }
-    let outcome = inside::run(&scenario, &trial, &options.menagerie);
+    let ground = Ground {
+        root: "/".into(),
+        programs: launcher::peers(),
+        weights: options.weights.clone(),
+    };
+    let outcome = inside::run(&scenario, &trial, &options.menagerie, &ground);
     print::out(&(serde_json::to_string(&outcome)? + "\n"))
 }
 
@@ -428,7 +533,14 @@ mod tests {
     #[test]
     fn those_that_need_an_ipm_unit_are_known() {
         assert!(needs_tlb_residency("ipm"));
-        for name in ["linux", "linux-balancing", "numad", "best-known", "dino"] {
+        for name in [
+            "linux",
+            "linux-balancing",
+            "interleave",
+            "numad",
+            "scx_rusty",
+            "dino",
+        ] {
             assert!(!needs_tlb_residency(name), "{name}");
         }
     }

@@ -4,9 +4,10 @@ use std::fmt;
 
 use numaherd_experiment::in_lab::Better;
 use numaherd_experiment::statistics::{deviation, mean};
+use numaherd_quantity::statistics::Mean;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::BASELINES;
+use super::is_ours;
 
 /// One process of a scenario, as it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,10 +41,21 @@ impl ProgramResult {
 /// A trial that gave no figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Whether that was before time was modelled: what placed threads and pages had no part in it.
-    pub before_start: bool,
+    /// How far the trial had come.
+    pub at: Step,
     /// Which program, which step, and why.
     pub error: String,
+}
+
+/// A part of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// What is to place threads and pages cannot run in this guest; nothing was started.
+    Peer,
+    /// Programs are set up: what places threads and pages has no part in it.
+    SetUp,
+    /// Time is modelled.
+    Measured,
 }
 
 impl fmt::Display for Failure {
@@ -60,6 +72,9 @@ pub struct Outcome {
     /// What placed threads and pages; whoever reads it knows.
     #[serde(rename = "contender", skip_deserializing, serialize_with = "contender")]
     pub policy: String,
+    /// Version and settings of that, where its name and the kernel's version do not say them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
     /// Which repeat, from 0.
     pub repeat: u32,
     /// The processes.
@@ -113,11 +128,49 @@ fn worst_of(figures: impl Iterator<Item = f64>, better: Better) -> f64 {
     }
 }
 
-/// A policy as files have it: a baseline by its name, others as `{"policy": "dino"}`.
+/// What places threads and pages as files have it: a peer by its name, others as `{"policy": "dino"}`.
 fn contender<S: Serializer>(policy: &str, to: S) -> Result<S::Ok, S::Error> {
-    match BASELINES.contains(&policy) {
-        true => to.serialize_str(policy),
-        false => to.serialize_newtype_variant("Policy", 0, "policy", policy),
+    match is_ours(policy) {
+        false => to.serialize_str(policy),
+        true => to.serialize_newtype_variant("Policy", 0, "policy", policy),
+    }
+}
+
+/// A trial that gave no figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failed {
+    /// What should have placed threads and pages.
+    #[serde(rename = "contender", serialize_with = "contender")]
+    pub policy: String,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// Why there are none.
+    pub error: String,
+}
+
+/// What came of a scenario on one kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    /// The kernel's release.
+    pub kernel: String,
+    /// What was compared, in order.
+    pub policies: Vec<String>,
+    /// How many trials of each were asked for.
+    pub repeat: u32,
+    /// The trials that gave figures.
+    pub outcomes: Vec<Outcome>,
+    /// Those that did not.
+    pub failed: Vec<Failed>,
+    /// What cannot run on this kernel or machine, and why.
+    pub cannot_run: Vec<Failed>,
+}
+
+impl Results {
+    /// The sums of all policies that gave figures, in order.
+    pub fn summaries(&self, better: Better) -> Vec<Summary> {
+        let policies = self.policies.iter();
+        let summary = |policy: &String| Summary::of(policy, &self.outcomes, better);
+        policies.filter_map(summary).collect()
     }
 }
 
@@ -127,6 +180,8 @@ pub struct Summary {
     /// What placed threads and pages.
     #[serde(rename = "contender")]
     pub policy: String,
+    /// Its version and settings, where its name and the kernel's version do not say them.
+    pub settings: Option<String>,
     /// How many trials ended well.
     pub trials: usize,
     /// Mean of what is measured: of the trials' means.
@@ -135,6 +190,8 @@ pub struct Summary {
     pub worst: f64,
     /// Standard deviation of the trials' means (n - 1); `None` for a single trial.
     pub deviation: Option<f64>,
+    /// Half of the 95 % confidence interval of the mean (Student's t); `None` for a single trial.
+    pub interval: Option<f64>,
     /// Mean over the trials, where it could be measured in all.
     pub misses_per_1000_instructions: Option<f64>,
     /// Mean over the trials, where it could be measured in all.
@@ -165,10 +222,12 @@ impl Summary {
         let worst = own.iter().map(|trial| trial.worst(better));
         Some(Self {
             policy: policy.to_owned(),
+            settings: own[0].settings.clone(),
             trials: own.len(),
             mean: mean(&means),
             worst: worst_of(worst, better),
             deviation: deviation(&means),
+            interval: Mean::of(&means).and_then(|mean| mean.half),
             misses_per_1000_instructions: if_all(&|trial| trial.misses_per_1000_instructions),
             local_access_ratio: if_all(&|trial| trial.local_access_ratio),
             thread_moves: if_all(&|trial| trial.thread_moves().map(|moves| moves as f64)),
@@ -200,6 +259,7 @@ mod tests {
         };
         Outcome {
             policy: policy.to_owned(),
+            settings: None,
             repeat,
             programs: vec![
                 program(0, seconds[0], true),
@@ -227,6 +287,8 @@ mod tests {
         assert_eq!(summary.mean, 6.0);
         assert_eq!(summary.worst, 8.0);
         assert_eq!(summary.deviation, Some(2.0_f64.sqrt()));
+        // Student's t of one degree of freedom is 12.706, the standard error 1.
+        assert!((summary.interval.unwrap() - 12.706).abs() < 1e-3);
         assert_eq!(summary.local_access_ratio, Some(0.75));
         assert_eq!(summary.thread_moves, Some(9.0));
         assert_eq!(Summary::of("numad", &trials, Better::Lower), None);

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use numaherd_experiment::World;
 use numaherd_policy::registry;
 
 use self::commands::{Found, Place, commands};
@@ -101,11 +102,10 @@ pub fn read(words: &[String]) -> Result<Vec<String>, clap::Error> {
 
 /// The first name that is no policy's.
 fn unknown(names: &[String]) -> Option<String> {
-    // What stands for any name is written in capitals; two names of the lab are no policies.
-    let concrete = |name: &&String| {
-        name.chars().any(char::is_lowercase)
-            && !matches!(name.as_str(), "linux-balancing" | "numad")
-    };
+    // What stands for any name is written in capitals; the peers of the lab are no policies.
+    let peers = World::Lab.other_policies();
+    let concrete =
+        |name: &&String| name.chars().any(char::is_lowercase) && !peers.contains(&name.as_str());
     names
         .iter()
         .filter(concrete)

@@ -51,7 +51,7 @@ fn a_server_is_set_up_and_waited_for_and_its_client_gives_the_figure() {
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     assert!(
-        table.contains(" policy  mean points  worst points "),
+        table.contains(" policy  mean points  ± points  worst points  trials "),
         "{table}"
     );
     let line = table.lines().find(|line| line.starts_with(" linux "));

@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
 use super::super::inside::wait;
+use super::super::peer::Ground;
 use super::*;
 use crate::held::release;
 
@@ -45,7 +46,9 @@ fn with<T>(
         search_path: &path,
         limit,
     };
-    let member = Member::start(&site, &scenario.programs[0], 0, 0)?;
+    let ground = Ground::default();
+    let linux = Peer::of("linux", &ground).unwrap();
+    let member = Member::start(&site, &linux, &scenario.programs[0], 0, 0)?;
     fs::write(
         member.cgroup.entrance().with_file_name("pids.events"),
         "max 0\n",

@@ -344,6 +344,7 @@ impl Bench {
         let tried = Tried {
             scenario: Path::new(SCENARIO),
             menagerie: &self.menagerie,
+            weights: &[],
             limit: LIMIT,
         };
         let result = self.guests.run(&self.bar, |guest| {
