@@ -132,6 +132,7 @@ impl Residencies {
         let resident = words(&self.buffer).nth(1).and_then(decimal)?;
         Some(Residency {
             pages: vec![(node, resident)],
+            kinds: None,
         })
     }
 }

@@ -239,6 +239,7 @@ impl InStep for Model {
                 .filter(|&(pages, _)| pages > 0)
                 .map(|(pages, node)| (node.id, pages))
                 .collect(),
+            kinds: None,
         };
         let snapshot = Snapshot {
             sequence,

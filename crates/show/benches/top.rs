@@ -215,6 +215,7 @@ fn snapshot(topology: &Topology, second: u64) -> Line {
         allowed_nodes: nodes.clone(),
         residency: Some(Residency {
             pages: vec![(NodeId(0), 10_000 + second), (NodeId(1), u64::from(number))],
+            kinds: None,
         }),
         sharing: None,
         machine: None,

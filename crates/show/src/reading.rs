@@ -78,7 +78,10 @@ impl Homes {
     /// Takes in where they are now.
     pub(crate) fn note(homes: &mut Option<Self>, now: &Residency) {
         match homes {
-            Some(homes) => homes.last.pages.clone_from(&now.pages),
+            Some(homes) => {
+                homes.last.pages.clone_from(&now.pages);
+                homes.last.kinds.clone_from(&now.kinds);
+            }
             None => {
                 *homes = Some(Self {
                     first: now.clone(),

@@ -98,6 +98,7 @@ pub fn process_on(number: u32, name: &str, pages: &[(u32, u64)], nodes: &Arc<Nod
         group: None,
         residency: Some(Residency {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
+            kinds: None,
         }),
         memory_policy: None,
     }

@@ -29,7 +29,10 @@ pub use orders::{
 pub use plan::{AffinityScope, MemoryPart, PageOrder, Pages, Placement, Plan, Release};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
-pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};
+pub use snapshot::{
+    Counts, Mapped, MemoryKind, MemoryKinds, NodeState, Process, ProcessId, Residency, Snapshot,
+    Thread, ThreadId,
+};
 pub use unmanaged::Unmanaged;
 pub use world::{NewPages, Pager, Progress, Waker, World, WorldError};
 

@@ -140,14 +140,92 @@ impl Thread {
     }
 }
 
+/// What holds a page: a process alone, memory that is made to be shared, or a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryKind {
+    /// A process's own: heap, stacks, anonymous memory, and its copies of a file's pages that it wrote to.
+    Private,
+    /// Made to be shared: anonymous `MAP_SHARED`, System V, POSIX (`/dev/shm`), `memfd`, shared huge pages.
+    Shared,
+    /// Pages of files: programs, libraries, and data that are mapped.
+    File,
+}
+
+impl MemoryKind {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Private, Self::Shared, Self::File];
+}
+
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Private => "private",
+            Self::Shared => "shared",
+            Self::File => "file",
+        })
+    }
+}
+
 /// On which nodes a process's pages are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Residency {
     /// Resident base pages by node, ascending by node; nodes without any are left out.
     pub pages: Vec<(NodeId, u64)>,
+    /// Those of them that are not private; `None` where kinds were not told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<MemoryKinds>,
+}
+
+/// The pages of a process that are not private, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryKinds {
+    /// In shared memory.
+    #[serde(default, skip_serializing_if = "Mapped::is_empty")]
+    pub shared: Mapped,
+    /// Of files.
+    #[serde(default, skip_serializing_if = "Mapped::is_empty")]
+    pub file: Mapped,
+}
+
+/// Pages that more than one process may have mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapped {
+    /// Base pages by node, as [`Residency::pages`].
+    pub pages: Vec<(NodeId, u64)>,
+    /// Whether any of them is mapped more than once, as those are that other processes have, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+}
+
+impl Mapped {
+    fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
 }
 
 impl Residency {
+    /// The pages of a kind by node, as [`Self::pages`]; `None` where kinds were not told apart.
+    pub fn of_kind(&self, kind: MemoryKind) -> Option<Self> {
+        let MemoryKinds { shared, file } = self.kinds.as_ref()?;
+        let on = |pages: &[(NodeId, u64)], node: NodeId| {
+            let mut found = pages.iter().filter(|&&(on, _)| on == node);
+            found.next().map_or(0, |&(_, pages)| pages)
+        };
+        let pages = match kind {
+            MemoryKind::Private => {
+                let others = |node| on(&shared.pages, node).saturating_add(on(&file.pages, node));
+                let own =
+                    |&(node, pages): &(NodeId, u64)| (node, pages.saturating_sub(others(node)));
+                let own = self.pages.iter().map(own);
+                own.filter(|&(_, pages)| pages > 0).collect()
+            }
+            MemoryKind::Shared => shared.pages.clone(),
+            MemoryKind::File => file.pages.clone(),
+        };
+        Some(Self { pages, kinds: None })
+    }
+
     /// All resident pages.
     pub fn total(&self) -> u64 {
         let pages = self.pages.iter().map(|&(_, pages)| pages);
@@ -274,7 +352,42 @@ mod tests {
         assert_eq!(counts.local_access_ratio(), Some(1.0));
         let residency = Residency {
             pages: vec![(NodeId(0), u64::MAX), (NodeId(1), 1)],
+            kinds: None,
         };
         assert_eq!(residency.total(), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_neither_shared_nor_of_a_file_is_private() {
+        let mapped = |pages: &[(NodeId, u64)]| Mapped {
+            pages: pages.to_vec(),
+            again: true,
+        };
+        let mut residency = Residency {
+            pages: vec![(NodeId(0), 10), (NodeId(1), 5), (NodeId(3), 4)],
+            kinds: None,
+        };
+        assert_eq!(
+            residency.of_kind(MemoryKind::Private),
+            None,
+            "not told apart"
+        );
+        residency.kinds = Some(MemoryKinds {
+            shared: mapped(&[(NodeId(0), 6), (NodeId(3), 4)]),
+            // More than there are: a ledger may say anything.
+            file: mapped(&[(NodeId(1), 7)]),
+        });
+        let of = |kind| residency.of_kind(kind).unwrap().pages;
+        assert_eq!(of(MemoryKind::Private), [(NodeId(0), 4)]);
+        assert_eq!(of(MemoryKind::Shared), [(NodeId(0), 6), (NodeId(3), 4)]);
+        assert_eq!(of(MemoryKind::File), [(NodeId(1), 7)]);
+    }
+
+    #[test]
+    fn a_ledger_that_does_not_tell_kinds_apart_is_read() {
+        let older: Residency = serde_json::from_str("{\"pages\":[[0,7]]}").unwrap();
+        assert_eq!(older.kinds, None);
+        let newer: Residency = serde_json::from_str("{\"pages\":[[0,7]],\"kinds\":{}}").unwrap();
+        assert_eq!(newer.of_kind(MemoryKind::Private).unwrap().total(), 7);
     }
 }

@@ -122,6 +122,7 @@ impl World for Stepped {
         let pages = [0, 1].map(|node| (NodeId(node), on(NodeId(node))));
         snapshot.processes[0].residency = Some(Residency {
             pages: pages.into_iter().filter(|&(_, pages)| pages > 0).collect(),
+            kinds: None,
         });
         Ok(snapshot)
     }

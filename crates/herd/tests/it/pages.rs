@@ -200,6 +200,7 @@ fn an_order_for_all_pages_waits_for_its_turn() {
     for process in &mut scene.seen.processes {
         process.residency = Some(Residency {
             pages: vec![(NodeId(0), 200 * MIB_PAGES)],
+            kinds: None,
         });
     }
     let limits = Limits {

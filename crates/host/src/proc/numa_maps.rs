@@ -1,12 +1,18 @@
-//! `/proc/PID/numa_maps`: on which nodes the pages of each mapping are.
+//! `/proc/PID/numa_maps`: on which nodes the pages of each mapping are, and of which kind they are.
 //!
 //! `N3=20` counts pages of the size that `kernelpagesize_kB` gives (the base size but for
 //! hugetlbfs; transparent huge pages are counted as base pages, fs/proc/task_mmu.c).
+//!
+//! Kinds: `anon=` counts anonymous pages, which are the process's own, also where a file was mapped privately and
+//! written to. Of the other pages of a mapping with `file=`, those are shared memory whose file is one of the kernel's
+//! own (`/dev/zero` for anonymous `MAP_SHARED`, `/SYSV…`, `/memfd:…`), in `/dev/shm`, or of huge pages; the rest is of
+//! files. Files of a tmpfs elsewhere look like any other. On which of its nodes a mapping has its anonymous pages is not
+//! told where it has both; each is taken to have its part of them.
 
 use std::collections::BTreeMap;
 
 use numaherd_topology::NodeId;
-use numaherd_world::Residency;
+use numaherd_world::{MemoryKind, MemoryKinds, Residency};
 
 use super::{decimal, hexadecimal, lines, split_once, words};
 
@@ -20,8 +26,39 @@ pub struct NodePages {
     pub policy: Option<String>,
     /// Resident base pages by node.
     pub pages: Vec<(NodeId, u64)>,
+    /// What is mapped.
+    pub of: MemoryKind,
+    /// Of the pages, those that are the process's own: all of private memory, and copies of a file's pages.
+    pub private: u64,
     /// Whether one of the pages is mapped more than once (`mapmax=`).
     pub mapped_again: bool,
+}
+
+impl NodePages {
+    /// The kind of all of its pages; `None` where it has pages of two.
+    pub fn kind(&self) -> Option<MemoryKind> {
+        let all: u64 = self.pages.iter().map(|&(_, pages)| pages).sum();
+        match self.private {
+            0 => Some(self.of),
+            private if private >= all => Some(MemoryKind::Private),
+            _ => None,
+        }
+    }
+
+    /// The pages on each node that are not private.
+    fn not_private(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        let wide = |pages: u64| u128::from(pages);
+        let all: u128 = self.pages.iter().map(|&(_, pages)| wide(pages)).sum();
+        let others = all.saturating_sub(wide(self.private));
+        // Of the pages up to each node, rounded down: so that all of them together are as many as there are.
+        let until = move |upto: u128| upto * others / all.max(1);
+        self.pages.iter().scan(0, move |upto, &(node, pages)| {
+            let before = until(*upto);
+            *upto += wide(pages);
+            let part = u64::try_from(until(*upto) - before);
+            Some((node, part.unwrap_or(pages)))
+        })
+    }
 }
 
 /// Reads a numa_maps file; mappings without resident pages are left out.
@@ -40,8 +77,10 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     let mut pages = Vec::new();
     let mut page_bytes = base_page_bytes;
     let mut mapped_again = false;
+    let (mut file, mut is_huge, mut anonymous): (Option<&[u8]>, _, u64) = (None, false, 0);
     for field in fields {
         let Some((key, value)) = split_once(field, b'=') else {
+            is_huge |= field == b"huge";
             continue;
         };
         if let Some(node) = key.strip_prefix(b"N").and_then(decimal) {
@@ -52,32 +91,69 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
             mapped_again = decimal(value).is_none_or(|times| times > 1);
         } else if key == b"kernelpagesize_kB" {
             page_bytes = decimal(value)?.checked_mul(1024)?;
+        } else if key == b"file" {
+            file = Some(value);
+        } else if key == b"anon" {
+            anonymous = decimal(value).unwrap_or(0);
         }
     }
     let scale = (page_bytes / base_page_bytes.max(1)).max(1);
     for (_, count) in &mut pages {
         *count = count.saturating_mul(scale);
     }
+    let of = match file {
+        None => MemoryKind::Private,
+        Some(path) if is_huge || is_memory(path) => MemoryKind::Shared,
+        Some(_) => MemoryKind::File,
+    };
     (!pages.is_empty()).then_some(NodePages {
         start,
         policy: policy.map(|policy| String::from_utf8_lossy(policy).into_owned()),
         pages,
+        of,
+        private: match of {
+            MemoryKind::Private => u64::MAX,
+            _ => anonymous.saturating_mul(scale),
+        },
         mapped_again,
     })
 }
 
+/// Whether a file is none but in memory, as far as its name tells (mm/shmem.c, ipc/shm.c, mm/memfd.c).
+fn is_memory(path: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"/dev/zero", b"/dev/shm/", b"/SYSV", b"/memfd:"];
+    names.iter().any(|name| path.starts_with(name))
+}
+
 /// All mappings together.
 pub fn residency(mappings: &[NodePages]) -> Residency {
-    let mut by_node = BTreeMap::new();
-    for &(node, count) in mappings.iter().flat_map(|mapping| &mapping.pages) {
-        let sum: &mut u64 = by_node.entry(node).or_default();
-        *sum = sum.saturating_add(count);
+    let (mut all, mut shared, mut file) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut kinds = MemoryKinds::default();
+    for mapping in mappings {
+        add(&mut all, mapping.pages.iter().copied());
+        let (sums, kind) = match mapping.of {
+            MemoryKind::Private => continue,
+            MemoryKind::Shared => (&mut shared, &mut kinds.shared),
+            MemoryKind::File => (&mut file, &mut kinds.file),
+        };
+        kind.again |= mapping.mapped_again;
+        add(sums, mapping.not_private());
     }
+    let pages = |sums: BTreeMap<NodeId, u64>| -> Vec<(NodeId, u64)> {
+        let some = sums.into_iter().filter(|&(_, pages)| pages > 0);
+        some.collect()
+    };
+    (kinds.shared.pages, kinds.file.pages) = (pages(shared), pages(file));
     Residency {
-        pages: by_node
-            .into_iter()
-            .filter(|&(_, pages)| pages > 0)
-            .collect(),
+        pages: pages(all),
+        kinds: Some(kinds),
+    }
+}
+
+fn add(sums: &mut BTreeMap<NodeId, u64>, pages: impl Iterator<Item = (NodeId, u64)>) {
+    for (node, count) in pages {
+        let sum = sums.entry(node).or_default();
+        *sum = sum.saturating_add(count);
     }
 }
 
@@ -108,5 +184,92 @@ mod tests {
             [(NodeId(0), 4007), (NodeId(1), 3 * 512), (NodeId(2), 96)]
         );
         assert_eq!(residency.home(), Some(NodeId(0)));
+    }
+
+    /// Lines as Linux writes them: of each kind of mapping.
+    const OF_EACH_KIND: &str = "\
+55a000000000 default file=/usr/lib/postgresql/17/bin/postgres mapped=900 mapmax=9 active=0 N0=600 N1=300 kernelpagesize_kB=4
+55a000a00000 default heap anon=33 dirty=33 active=0 N1=33 kernelpagesize_kB=4
+7f0000000000 default file=/SYSV0052e2c1\\040(deleted) dirty=7 mapmax=9 N0=7 kernelpagesize_kB=4
+7f0100000000 default file=/dev/zero\\040(deleted) dirty=4096 mapmax=9 N0=4000 N3=96 kernelpagesize_kB=4
+7f0200000000 default file=/dev/shm/PostgreSQL.42 dirty=16 N2=16 kernelpagesize_kB=4
+7f0300000000 default file=/memfd:java_heap\\040(deleted) dirty=50 active=0 N1=50 kernelpagesize_kB=4
+7f0400000000 default file=/dev/zero anon=8 dirty=8 N0=8 kernelpagesize_kB=4
+7f0500000000 default file=/anon_hugepage\\040(deleted) huge anon=2 dirty=2 N3=2 kernelpagesize_kB=2048
+7f0600000000 default file=/anon_hugepage\\040(deleted) huge dirty=3 N2=3 kernelpagesize_kB=2048
+7f0700000000 default file=/usr/lib/x86_64-linux-gnu/libc.so.6 anon=4 dirty=4 mapped=10 mapmax=80 N0=6 N1=4 kernelpagesize_kB=4
+7f0800000000 default file=/usr/lib/x86_64-linux-gnu/libc.so.6 anon=2 dirty=2 N1=2 kernelpagesize_kB=4
+7f0900000000 default anon=512 dirty=512 N2=512 kernelpagesize_kB=4
+7ffc00000000 default stack anon=5 dirty=5 N1=5 kernelpagesize_kB=4
+7ffc10000000 default
+";
+
+    fn of_each_kind() -> Vec<NodePages> {
+        parse(OF_EACH_KIND.as_bytes(), 4096)
+    }
+
+    #[test]
+    fn each_kind_of_mapping_is_told() {
+        use MemoryKind::{File, Private, Shared};
+        let kinds: Vec<_> = of_each_kind().iter().map(NodePages::kind).collect();
+        let whole = |kinds: &[MemoryKind]| -> Vec<_> { kinds.iter().copied().map(Some).collect() };
+        assert_eq!(kinds[..2], whole(&[File, Private]));
+        assert_eq!(
+            kinds[2..6],
+            whole(&[Shared; 4]),
+            "SysV, anonymous, POSIX, memfd"
+        );
+        assert_eq!(kinds[6..8], whole(&[Private; 2]), "mapped privately");
+        assert_eq!(kinds[8], Some(Shared), "huge pages");
+        assert_eq!(
+            kinds[9], None,
+            "a library's data, of which some was written to"
+        );
+        assert_eq!(kinds[10..], whole(&[Private; 3]));
+    }
+
+    #[test]
+    fn pages_of_each_kind_by_node() {
+        let residency = residency(&of_each_kind());
+        let of = |kind| -> Vec<(u32, u64)> {
+            let pages = residency.of_kind(kind).unwrap().pages;
+            pages.iter().map(|&(node, pages)| (node.0, pages)).collect()
+        };
+        assert_eq!(
+            of(MemoryKind::Shared),
+            [(0, 4007), (1, 50), (2, 16 + 3 * 512), (3, 96)]
+        );
+        // Of libc's 10 pages, 6 are not copies: 3 of the 6 on node 0, rounded down, and 3 of the 4 on node 1.
+        assert_eq!(of(MemoryKind::File), [(0, 603), (1, 303)]);
+        assert_eq!(
+            of(MemoryKind::Private),
+            [(0, 8 + 3), (1, 33 + 1 + 2 + 5), (2, 512), (3, 2 * 512)]
+        );
+        let kinds = residency.kinds.as_ref().unwrap();
+        assert!(kinds.shared.again && kinds.file.again);
+        let alone = parse(b"7f0000000000 default file=/memfd:ram dirty=9 N1=9\n", 4096);
+        assert!(!super::residency(&alone).kinds.unwrap().shared.again);
+    }
+
+    proptest::proptest! {
+        /// However many copies a mapping has: the others are as many as there are, and no node has more than its pages.
+        #[test]
+        fn what_is_not_private_is_shared_out_exactly(
+            pages in proptest::collection::vec(0u64..1 << 40, 1..9),
+            private in 0u64..1 << 43,
+        ) {
+            let mapping = NodePages {
+                start: 0,
+                policy: None,
+                pages: (0..).map(NodeId).zip(pages.iter().copied()).collect(),
+                of: MemoryKind::File,
+                private,
+                mapped_again: false,
+            };
+            let others: Vec<u64> = mapping.not_private().map(|(_, pages)| pages).collect();
+            let all: u64 = pages.iter().sum();
+            proptest::prop_assert_eq!(others.iter().sum::<u64>(), all.saturating_sub(private));
+            proptest::prop_assert!(others.iter().zip(&pages).all(|(others, pages)| others <= pages));
+        }
     }
 }

@@ -27,6 +27,7 @@ fn uncounted() -> Scene {
     program(&mut scene, 1, 6, 100.0, 4000);
     scene.snapshot.processes[0].residency = Some(Residency {
         pages: vec![(NodeId(0), 4000)],
+        kinds: None,
     });
     scene.snapshot.threads[0].counts = None;
     scene

@@ -122,6 +122,7 @@ fn snapshot(topology: &Topology, second: u64) -> Snapshot {
         allowed_nodes: nodes.clone(),
         residency: Some(Residency {
             pages: vec![(NodeId(0), 10_000 + second), (NodeId(1), 20_000)],
+            kinds: None,
         }),
         sharing: None,
         machine: None,

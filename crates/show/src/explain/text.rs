@@ -6,9 +6,10 @@
 
 mod decision;
 
-use numaherd_world::{Residency, SignalReport, SignalState};
+use numaherd_world::{MemoryKind, Residency, SignalReport, SignalState};
 
 use super::{CitedRule, Decision, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
+use crate::reading::Homes;
 use crate::summary;
 use crate::words::{
     at, count, counted, cpus, date, entry, indented, listed, misses, nanoseconds, paragraph,
@@ -307,6 +308,9 @@ fn process_story(process: &ProcessStory, run: Option<&Run>, most: (usize, usize)
         text += &indented(2, row);
     }
     text += &indented(2, homes(process));
+    for row in process.pages.iter().flat_map(kinds) {
+        text += &indented(2, row);
+    }
     for thread in &process.threads {
         text += &thread_story(thread, run, most);
     }
@@ -333,6 +337,41 @@ fn homes(process: &ProcessStory) -> String {
         }
         _ => format!("Pages at first: {first}; at last: {last}."),
     }
+}
+
+/// Where the pages of each kind are, where kinds were told apart.
+fn kinds(pages: &Homes) -> Vec<String> {
+    let of = |kind: MemoryKind| {
+        let last = pages.last.of_kind(kind)?;
+        let first = pages.first.of_kind(kind).unwrap_or_default();
+        if first.total() == 0 && last.total() == 0 {
+            return None;
+        }
+        let again = pages.last.kinds.as_ref().is_some_and(|kinds| match kind {
+            MemoryKind::Private => false,
+            MemoryKind::Shared => kinds.shared.again,
+            MemoryKind::File => kinds.file.again,
+        });
+        let what = match kind {
+            MemoryKind::Private => "Private",
+            MemoryKind::Shared => "Shared memory",
+            MemoryKind::File => "Files",
+        };
+        let again = if again {
+            " (mapped more than once)"
+        } else {
+            ""
+        };
+        let at_last = where_pages_are(&last);
+        Some(match first == last {
+            true => format!("{what}{again}: {at_last}."),
+            false => {
+                let at_first = where_pages_are(&first);
+                format!("{what}{again}: {at_first} at first; {at_last} at last.")
+            }
+        })
+    };
+    MemoryKind::ALL.into_iter().filter_map(of).collect()
 }
 
 fn where_pages_are(residency: &Residency) -> String {

@@ -2,7 +2,7 @@
 //! there is room for.
 
 use numaherd_policy::classes::Class;
-use numaherd_world::{Process, Thread};
+use numaherd_world::{MemoryKind, Process, Thread};
 
 use super::figures::{ago, bytes, percent, rate};
 use super::theme::{Look, Tone};
@@ -46,6 +46,10 @@ pub enum Column {
     Home,
     /// Resident memory.
     Memory,
+    /// The part of it that is shared memory.
+    Shared,
+    /// The part of it that is of files.
+    Files,
     /// Resident pages by node.
     Pages,
     /// Threads by node.
@@ -101,11 +105,11 @@ enum Value<'s> {
 
 /// Columns of the table of processes.
 pub const PROCESS: &[Column] = {
-    use Column::{Class, Cpu, Group, Home, Local, Memory, Misses, Moved};
-    use Column::{Name, Pages, Pid, Spread, Threads, Wait, Why};
+    use Column::{Class, Cpu, Files, Group, Home, Local, Memory, Misses, Moved};
+    use Column::{Name, Pages, Pid, Shared, Spread, Threads, Wait, Why};
     &[
-        Pid, Name, Group, Class, Threads, Cpu, Wait, Misses, Local, Home, Memory, Pages, Spread,
-        Moved, Why,
+        Pid, Name, Group, Class, Threads, Cpu, Wait, Misses, Local, Home, Memory, Shared, Files,
+        Pages, Spread, Moved, Why,
     ]
 };
 
@@ -158,6 +162,8 @@ impl Column {
             Self::Local => ("LOCAL", 5, 6, Right, Largest),
             Self::Home => ("HOME", 4, 2, Right, Largest),
             Self::Memory => ("MEM", 6, 10, Right, Largest),
+            Self::Shared => ("SHARED", 6, 16, Right, Largest),
+            Self::Files => ("FILES", 6, 17, Right, Largest),
             Self::Pages => ("PAGES", 5, 4, Left, Largest),
             Self::Spread => ("THREADS", 7, 5, Left, Largest),
             Self::Moved => ("LAST MOVE", 17, 5, Left, Largest),
@@ -272,13 +278,17 @@ impl Column {
                     .and_then(|p| p.residency.as_ref()?.home());
                 home.map_or(Value::Unknown, |home| whole(home.0.into()))
             }
-            (Self::Memory, Row::Process(process, _)) => match &process.residency {
-                Some(pages) => {
-                    let memory = pages.total().saturating_mul(state.page_bytes());
+            (Self::Memory | Self::Shared | Self::Files, Row::Process(process, _)) => {
+                let pages = process.residency.as_ref().and_then(|pages| match self {
+                    Self::Shared => Some(pages.of_kind(MemoryKind::Shared)?.total()),
+                    Self::Files => Some(pages.of_kind(MemoryKind::File)?.total()),
+                    _ => Some(pages.total()),
+                });
+                pages.map_or(Value::Unknown, |pages| {
+                    let memory = pages.saturating_mul(state.page_bytes());
                     Value::Number(memory as f64, |memory| bytes(memory as u64))
-                }
-                None => Value::Unknown,
-            },
+                })
+            }
             (Self::Pages, Row::Process(process, _)) => match &process.residency {
                 Some(pages) => shares(&|node| pages.on(node.id), pages.total()),
                 None => Value::Unknown,
@@ -309,13 +319,21 @@ impl Column {
 /// Columns that there is room for, each with where it begins and its width; the last takes what is left.
 pub fn fit(all: &[Column], state: &RunModel, width: u16) -> Vec<(Column, u16, u16)> {
     let nodes = u16::try_from(state.nodes.len()).unwrap_or(u16::MAX);
-    let grouped = state
-        .snapshot()
-        .is_some_and(|snapshot| snapshot.processes.iter().any(|p| p.group.is_some()));
+    let any = |is: &dyn Fn(&Process) -> bool| {
+        let snapshot = state.snapshot();
+        snapshot.is_some_and(|snapshot| snapshot.processes.iter().any(is))
+    };
+    let grouped = any(&|process| process.group.is_some());
+    let told_apart = any(&|process| {
+        let pages = process.residency.as_ref();
+        pages.is_some_and(|pages| pages.kinds.is_some())
+    });
     let mut wanted: Vec<Column> = all.to_vec();
-    if !grouped {
-        wanted.retain(|&column| column != Column::Group);
-    }
+    wanted.retain(|column| match column {
+        Column::Group => grouped,
+        Column::Shared | Column::Files => told_apart,
+        _ => true,
+    });
     wanted.sort_by_key(|column| column.rank());
     let most = if width < WIDE { 16 } else { 32 };
     let mut room = width;

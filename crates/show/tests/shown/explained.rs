@@ -42,6 +42,18 @@ fn moved_got_slower_and_was_undone() {
 }
 
 #[test]
+fn memory_is_told_by_kind() {
+    let buffers = explain(
+        &runs::buffers().ledger(),
+        Choice {
+            pid: Some(100),
+            ..Choice::default()
+        },
+    );
+    insta::assert_snapshot!(text(&buffers.unwrap()));
+}
+
+#[test]
 fn refused_by_each_guard() {
     insta::assert_snapshot!(told(&runs::refused_by_each_guard()));
 }

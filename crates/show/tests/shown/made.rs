@@ -102,6 +102,7 @@ pub fn process(pid: u32, name: &str, pages: &[(u32, u64)]) -> Process {
         group: None,
         residency: Some(Residency {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
+            kinds: None,
         }),
     }
 }

@@ -168,6 +168,13 @@ fn moved_and_got_faster() {
 }
 
 #[test]
+fn shared_memory_and_files_are_told_apart_in_a_process_s_pages() {
+    let text = page_of(&runs::buffers()).text();
+    let pages = "1: 50.7 %, 0: 49.3 % of 35,500 (32,000 shared, 1,500 of files)";
+    assert!(text.contains(pages), "{text}");
+}
+
+#[test]
 fn a_move_that_was_undone() {
     let text = page_of(&runs::slower_and_undone()).text();
     assert!(text.contains("| undone |"), "{text}");

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use numaherd_herd::governor::{Stolen, Undone};
 use numaherd_herd::ledger::{PagingTick, Placing};
 use numaherd_herd::{CountSums, Guard, Summary, Totals};
-use numaherd_topology::CpuId;
+use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{
-    AffinityResult, Agent, PageFailure, Plan, Process, Tag, Thread, VirtualCpu, VirtualMachine,
+    AffinityResult, Agent, Mapped, MemoryKinds, PageFailure, Plan, Process, Tag, Thread,
+    VirtualCpu, VirtualMachine,
 };
 
 use crate::made::*;
@@ -20,6 +21,40 @@ pub fn nothing() -> Made {
         made.second(
             vec![thread(100, 100, "chase", 0, 500, 40.0, 1.0)],
             vec![process(100, "chase", &[(0, 5_000)])],
+        );
+        made.placed(vec![], vec![]);
+    }
+    made.end(ended("linux"));
+    made
+}
+
+/// A database's process reads buffers that it shares with others; they are spread in the third second.
+pub fn buffers() -> Made {
+    let mut made = Made::new("linux");
+    for second in 1..=4 {
+        let shared: &[(u32, u64)] = match second {
+            1 | 2 => &[(0, 32_000)],
+            _ => &[(0, 16_000), (1, 16_000)],
+        };
+        let files = [(0, 1_500)];
+        let all: &[(u32, u64)] = match second {
+            1 | 2 => &[(0, 33_500), (1, 2_000)],
+            _ => &[(0, 17_500), (1, 18_000)],
+        };
+        let mut postgres = process(100, "postgres", all);
+        let mapped = |pages: &[(u32, u64)]| Mapped {
+            pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
+            again: true,
+        };
+        if let Some(residency) = &mut postgres.residency {
+            residency.kinds = Some(MemoryKinds {
+                shared: mapped(shared),
+                file: mapped(&files),
+            });
+        }
+        made.second(
+            vec![thread(100, 100, "postgres", 2, 500, 40.0, 0.5)],
+            vec![postgres],
         );
         made.placed(vec![], vec![]);
     }

@@ -101,6 +101,14 @@ fn each_view_of_a_run() {
 }
 
 #[test]
+fn memory_by_kind_has_columns_where_it_is_told_apart() {
+    let made = runs::buffers();
+    let view = |keys: &str| Seen::of(made.lines()).keys(keys).text(160, 24);
+    insta::assert_snapshot!("kinds", view(""));
+    insta::assert_snapshot!("kinds_of_a_thread", view("2⏎"));
+}
+
+#[test]
 fn what_was_refused_undone_planned_or_failed() {
     let view = |made: made::Made, keys: &str| Seen::of(made.lines()).keys(keys).text(120, 24);
     insta::assert_snapshot!("refused", view(runs::refused_by_each_guard(), "4"));

@@ -255,6 +255,7 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
                     .filter(|&(&pages, _)| pages > 0)
                     .map(|(&pages, &node)| (node, pages))
                     .collect(),
+                kinds: None,
             }),
             memory_policy: None,
             sharing,

@@ -74,6 +74,7 @@ impl Run {
             allowed_nodes: Arc::new(nodes.clone()),
             residency: Some(Residency {
                 pages: vec![(NodeId(0), 10_000), (NodeId(2), 2_000)],
+                kinds: None,
             }),
             sharing: None,
             machine: None,

@@ -243,7 +243,10 @@ fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
         sharing: None,
         machine: None,
         group: None,
-        residency: residency.map(|on| Residency { pages: pages(on) }),
+        residency: residency.map(|on| Residency {
+            pages: pages(on),
+            kinds: None,
+        }),
         memory_policy: None,
     }
 }

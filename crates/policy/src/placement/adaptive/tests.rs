@@ -30,6 +30,7 @@ pub(crate) fn program(scene: &mut Scene, number: u32, cpu: u32, lines: f64, page
         .unwrap();
     process.residency = Some(Residency {
         pages: vec![(node, pages)],
+        kinds: None,
     });
     let thread = scene.thread(number, lines, cpu);
     // 100 ns a line and 1 ns an instruction.
@@ -117,6 +118,7 @@ fn memory_goes_to_a_thread_that_is_far_from_it() {
     let process = &mut scene.snapshot.processes[0];
     process.residency = Some(Residency {
         pages: vec![(numaherd_topology::NodeId(0), 4000)],
+        kinds: None,
     });
     let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
     (counts.local, counts.remote) = (Some(0), Some(counts.lines));
@@ -129,6 +131,7 @@ fn two_threads_far_from_their_memory(scene: &mut Scene) {
     program(scene, 1, 2, 100.0, 4000);
     scene.snapshot.processes[0].residency = Some(Residency {
         pages: vec![(numaherd_topology::NodeId(0), 4000)],
+        kinds: None,
     });
     let mut other = scene.snapshot.threads[0].clone();
     other.id.tid += 1;
@@ -173,6 +176,7 @@ fn memory_of_which_its_user_decided_stays() {
     process.memory_policy = Some("bind:0".into());
     process.residency = Some(Residency {
         pages: vec![(numaherd_topology::NodeId(0), 4000)],
+        kinds: None,
     });
     let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
     (counts.local, counts.remote) = (Some(0), Some(counts.lines));
@@ -211,6 +215,7 @@ fn what_disappointed_twice_is_not_tried_again() {
         let process = scene.snapshot.processes.last_mut().unwrap();
         process.residency = Some(Residency {
             pages: vec![(numaherd_topology::NodeId(0), 4000)],
+            kinds: None,
         });
     }
     for thread in &mut scene.snapshot.threads[1..] {
@@ -236,6 +241,7 @@ fn without_counters_memory_goes_to_its_threads_when_they_have_been_seen_for_ten_
     program(&mut scene, 2, 2, 100.0, 4000);
     scene.snapshot.processes[0].residency = Some(Residency {
         pages: vec![(numaherd_topology::NodeId(0), 4000)],
+        kinds: None,
     });
     (scene.snapshot.threads.iter_mut()).for_each(|thread| thread.counts = None);
     let mut adaptive = adaptive();

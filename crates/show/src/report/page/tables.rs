@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use numaherd_topology::CpuId;
-use numaherd_world::{Agent, ProcessId, Residency, SignalState};
+use numaherd_world::{Agent, MemoryKind, ProcessId, Residency, SignalState};
 
 use super::one::refusals_by_count;
 use super::{Escaped, name, process_name, row_name, table};
@@ -105,10 +105,23 @@ fn pages(residency: &Residency) -> String {
     let each: Vec<String> = shown
         .map(|&(node, pages)| format!("{node}: {}", percent(pages as f64 / total as f64)))
         .collect();
+    let more = if nodes.len() > 4 { ", …" } else { "" };
+    let kinds = [
+        (MemoryKind::Shared, "shared"),
+        (MemoryKind::File, "of files"),
+    ];
+    let kinds = kinds.into_iter().filter_map(|(kind, what)| {
+        let pages = residency.of_kind(kind)?.total();
+        (pages > 0).then(|| format!("{} {what}", count(pages)))
+    });
+    let kinds: Vec<String> = kinds.collect();
+    let kinds = match kinds.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", kinds.join(", ")),
+    };
     match each.is_empty() {
         true => "none".to_owned(),
-        false if nodes.len() > 4 => format!("{}, … of {}", each.join(", "), count(total)),
-        false => format!("{} of {}", each.join(", "), count(total)),
+        false => format!("{}{more} of {}{kinds}", each.join(", "), count(total)),
     }
 }
 

@@ -1,14 +1,16 @@
 //! What lies over the tables: the keys, a decision, a thread.
 
-use numaherd_world::ThreadId;
+use numaherd_topology::NodeId;
+use numaherd_world::{MemoryKind, ProcessId, ThreadId};
 use ratatui::layout::Rect;
 
 use super::super::Top;
 use super::super::canvas::{Canvas, wrapped};
 use super::super::columns::{self, Row, THREAD, outcome, went};
+use super::super::figures::{bytes, percent};
 use super::super::theme::Tone;
 use super::super::ui::{Open, Tab};
-use crate::run::{Decision, DecisionOutcome, Subject};
+use crate::run::{Decision, DecisionOutcome, RunModel, Subject};
 use crate::words::{at, counted, left_alone};
 
 /// The keys, each with what it does.
@@ -203,12 +205,34 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
             page.add(column.title(), &text, tone);
         }
     }
+    for kind in MemoryKind::ALL {
+        if let Some(text) = pages_of_kind(state, thread.process, kind) {
+            page.add(&format!("{kind} pages"), &text, Tone::Plain);
+        }
+    }
     page.add("may run on", &thread.affinity.to_string(), Tone::Plain);
     page.add("cpuset", &thread.cpuset.to_string(), Tone::Plain);
     if let Some(reason) = &thread.unmanaged {
         page.add("left alone", &left_alone(reason), Tone::Warn);
     }
     history(top, id, page);
+}
+
+/// How much memory of a kind the process of a thread has, and on which nodes; `None` where kinds were not told apart.
+fn pages_of_kind(state: &RunModel, process: ProcessId, kind: MemoryKind) -> Option<String> {
+    let process = state.snapshot()?.process(process)?;
+    let pages = process.residency.as_ref()?.of_kind(kind)?;
+    let all = pages.total();
+    let on = |&(node, pages): &(NodeId, u64)| {
+        let share = percent(pages as f64 / all.max(1) as f64);
+        format!("node {node} {share}")
+    };
+    let nodes: Vec<String> = pages.pages.iter().map(on).collect();
+    let memory = bytes(all.saturating_mul(state.page_bytes()));
+    Some(match nodes.is_empty() {
+        true => "none".to_owned(),
+        false => format!("{memory}: {}", nodes.join(", ")),
+    })
 }
 
 /// What was decided about a thread, the latest first.

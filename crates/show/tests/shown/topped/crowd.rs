@@ -74,7 +74,7 @@ fn snapshot(topology: &Topology, cpus: u32, threads: u32, second: u64) -> Snapsh
         pages.sort_unstable();
         pages.dedup_by_key(|&mut (node, _)| node);
         Process {
-            residency: (number % 3 != 2).then_some(Residency { pages }),
+            residency: (number % 3 != 2).then_some(Residency { pages, kinds: None }),
             ..made::process(pid(number), &format!("crew-{}", number / CREW), &[])
         }
     };

@@ -34,6 +34,7 @@ fn far_reader(scene: &mut Scene, number: u32, cpu: u32) {
     process.memory_policy = Some("bind:3".into());
     process.residency = Some(Residency {
         pages: vec![(NodeId(3), 4000)],
+        kinds: None,
     });
     let thread = scene.snapshot.threads.last_mut().unwrap();
     thread.cpuset = Arc::new([CpuId(cpu)].into_iter().collect());
@@ -63,6 +64,7 @@ fn memory_that_is_spread_over_its_threads_does_not_follow_with_that_of_others() 
         let pages = pages.iter().map(|&(node, pages)| (NodeId(node), pages));
         Some(Residency {
             pages: pages.collect(),
+            kinds: None,
         })
     };
     program(&mut scene, 1, 6, 100.0, 4000);
