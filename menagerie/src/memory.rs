@@ -11,6 +11,9 @@ use crate::sys::{self, HugePages, Region};
 use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
 use rustix::param::page_size;
 use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Where threads start and run, and where their memory lies. The same for all threads of a run.
 #[derive(Clone, Debug)]
@@ -144,7 +147,19 @@ impl Placement {
     /// Memory of `bytes` rounded up to pages, every page present, on the home node if one is named,
     /// or dealt out.
     pub fn memory(&self, bytes: usize) -> Result<Region, Error> {
-        let mut region = self.addresses(bytes)?;
+        self.fill(self.addresses(bytes)?)
+    }
+
+    /// The same, of memory that other processes have by the same name.
+    pub fn shared_memory(&self, bytes: usize, shared: &SharedMemory) -> Result<Region, Error> {
+        let bytes = whole_pages(bytes);
+        shared.extend(bytes)?;
+        let region = Region::map_shared(&shared.file, bytes);
+        self.fill(self.place(region, bytes)?)
+    }
+
+    /// Has every page present, and lets them move from then on.
+    fn fill(&self, mut region: Region) -> Result<Region, Error> {
         let bytes = region.bytes();
         region
             .populate()
@@ -161,7 +176,12 @@ impl Placement {
     /// to the home node if one is named, or to be dealt out.
     pub fn addresses(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes);
-        let region = Region::map(bytes).map_err(|source| Error::Map { bytes, source })?;
+        self.place(Region::map(bytes), bytes)
+    }
+
+    /// Says of memory that was mapped where its pages are to be.
+    fn place(&self, mapped: io::Result<Region>, bytes: usize) -> Result<Region, Error> {
+        let region = mapped.map_err(|source| Error::Map { bytes, source })?;
         region
             .set_huge_pages(self.huge_pages)
             .map_err(|source| Error::HugePages { source })?;
@@ -175,7 +195,7 @@ impl Placement {
     }
 
     /// That memory could not be bound as this placement wants it, or its binding not taken back.
-    fn not_bound(&self, bytes: usize, source: std::io::Error) -> Error {
+    fn not_bound(&self, bytes: usize, source: io::Error) -> Error {
         match self.home {
             Some(node) => Error::Bind {
                 bytes,
@@ -188,6 +208,45 @@ impl Placement {
                 source,
             },
         }
+    }
+}
+
+/// Memory that processes share by its name; the first of them that ends takes the name away, so that the next to use it
+/// begins anew.
+#[derive(Debug)]
+pub struct SharedMemory {
+    file: File,
+    path: PathBuf,
+}
+
+impl SharedMemory {
+    /// Opens it, made where there is none of that name yet.
+    pub fn open(name: &str) -> Result<SharedMemory, Error> {
+        let path = Path::new("/dev/shm").join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(&path);
+        let file = file.map_err(Error::file("open the shared memory", &path))?;
+        Ok(SharedMemory { file, path })
+    }
+
+    /// Makes it that long where it is shorter: nobody's pages may be cut off.
+    fn extend(&self, bytes: usize) -> Result<(), Error> {
+        let length = self
+            .file
+            .metadata()
+            .and_then(|known| match known.len() < bytes as u64 {
+                true => self.file.set_len(bytes as u64),
+                false => Ok(()),
+            });
+        length.map_err(Error::file("extend the shared memory", &self.path))
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // Another may have been first.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -251,7 +310,6 @@ fn confine(cpus: &CpuSet) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn placement(start: Start, pins: &[CpuId]) -> Result<Placement, Error> {
         Placement::new(
@@ -261,6 +319,25 @@ mod tests {
             pins,
             HugePages::Default,
         )
+    }
+
+    #[test]
+    fn shared_memory_is_one_for_all_until_the_first_ends() {
+        let name = format!("menagerie-test-{}", std::process::id());
+        let placement = placement(Start::Any, &[]).unwrap();
+        let open = || SharedMemory::open(&name).unwrap();
+        let (one, other) = (open(), open());
+        let region = |shared: &SharedMemory| placement.shared_memory(100, shared).unwrap();
+        let (mut mine, mut theirs) = (region(&one), region(&other));
+        mine.words()[7] = 42;
+        assert_eq!(theirs.words()[7], 42);
+        drop(one);
+        assert_eq!(
+            region(&open()).words()[7],
+            0,
+            "the name is free for the next"
+        );
+        assert_eq!(theirs.words()[7], 42);
     }
 
     #[test]

@@ -165,6 +165,9 @@ pub struct Share {
     /// Share of operations that write, in percent
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = clap::value_parser!(u8).range(..=100))]
     pub write_percent: u8,
+    /// Share the working set with other processes that give the same name, in /dev/shm; whoever ends takes the name away
+    #[arg(long, value_name = "NAME", value_parser = shared_name)]
+    pub shared_memory: Option<String>,
 }
 
 /// Options of `micro`.
@@ -409,6 +412,15 @@ fn size_or_none(text: &str) -> Result<usize, String> {
     match text.trim() {
         "0" => Ok(0),
         text => size(text),
+    }
+}
+
+/// The name of shared memory: that of a file in its folder.
+fn shared_name(text: &str) -> Result<String, String> {
+    match text {
+        "" | "." | ".." => Err("must be a name".to_owned()),
+        name if name.contains('/') => Err("must be a name without /".to_owned()),
+        name => Ok(name.to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::compute::{self, Compute};
 use crate::error::Error;
 use crate::kernels;
 use crate::machine::Machine;
-use crate::memory::{Placement, check_room, whole_pages};
+use crate::memory::{Placement, SharedMemory, check_room, whole_pages};
 use crate::micro::{self, Micro};
 use crate::options::{
     self, BetweenLines, Command, Common, Memory, MemoryPolicy, Place, Via, WithMemory, name_of,
@@ -181,7 +181,13 @@ fn share(options: &WithMemory<options::Share>, host: Host<'_>) -> Result<Report,
     check_room(host.machine, options.common.place.home, 1, bytes)?;
     let mut setup = Setup::new(&options.common, None, host)?;
     setup.placement.huge_pages = options.memory.thp;
-    let region = apart(|| setup.placement.settle(0, || setup.placement.memory(bytes)))?;
+    let shared = options.own.shared_memory.as_deref();
+    let shared = shared.map(SharedMemory::open).transpose()?;
+    let memory = || match &shared {
+        None => setup.placement.memory(bytes),
+        Some(shared) => setup.placement.shared_memory(bytes, shared),
+    };
+    let region = apart(|| setup.placement.settle(0, memory))?;
     let region = Arc::new(region);
     let outcome = setup.run(|index| {
         let share = Share::new(Arc::clone(&region), write_percent, setup.seed(index));

@@ -12,9 +12,10 @@
 )]
 
 use numaherd_topology::{CpuSet, NodeSet};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use std::ffi::{c_int, c_void};
+use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -25,7 +26,7 @@ pub const LINE: usize = 64;
 /// Bytes in a huge page of x86-64; mappings start on such a border so that huge pages fit.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Fresh, zeroed, private memory of a whole number of pages, given back when dropped.
+/// Memory of a whole number of pages, given back when dropped: fresh, zeroed and private, or shared with other processes.
 #[derive(Debug)]
 pub struct Region {
     map: NonNull<c_void>,
@@ -76,6 +77,30 @@ impl Region {
             map,
             map_bytes,
             base,
+            bytes,
+        })
+    }
+
+    /// Maps `bytes` (a multiple of the page size, not 0) of a file in memory, which is as long: what others write to it is
+    /// seen here.
+    pub fn map_shared(file: &File, bytes: usize) -> io::Result<Region> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.
+        let map = unsafe {
+            mmap(
+                ptr::null_mut(),
+                bytes,
+                protection,
+                MapFlags::SHARED,
+                file,
+                0,
+            )?
+        };
+        let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Region {
+            map,
+            map_bytes: bytes,
+            base: map.cast(),
             bytes,
         })
     }

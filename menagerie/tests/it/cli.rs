@@ -53,7 +53,7 @@ fn messages_and_exit_codes() {
 }
 
 /// What each kind is asked to do here is little: the tests see to the figures' agreement.
-const RUNS: [(&str, u64); 16] = [
+const RUNS: [(&str, u64); 17] = [
     ("chase --working-set 64k --rounds 3", 3 * 1024),
     (
         "chase --working-set 64k --compute 2 --thp off --operations 100",
@@ -80,6 +80,10 @@ const RUNS: [(&str, u64); 16] = [
     ),
     (
         "share --working-set 64k --write-percent 10 --rounds 2",
+        2 * 1024,
+    ),
+    (
+        "share --working-set 64k --shared-memory menagerie-runs --rounds 2",
         2 * 1024,
     ),
     // Two lists of 64 entries; 8 words.
