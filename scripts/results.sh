@@ -1,27 +1,52 @@
 #!/usr/bin/env bash
-# Writes docs/results.md: the comparisons of the built-in scenarios, run on this machine.
+# Writes docs/results.md and docs/figures/results.svg: scenarios of the lab under the kernel, programs of others and
+# policies of ours, on this machine.
 #
-#   scripts/results.sh          both scenarios, about 20 minutes on 2 cores
-#   REPEAT=5 scripts/results.sh more repeats of each
+#   scripts/results.sh   one stage of some ten minutes: makes trials that were not made yet, and writes the page with
+#                        those that were. Run it again until it no longer says that trials were not made.
+#
+# Trials are kept in target/results, by the last commit that changed more than documents; one that failed is made again
+# if its file is removed. `make setup`, `scripts/setup.sh linux 7.3` and `scripts/setup.sh peers` come first; a peer that is
+# missing says so on the page. These can be set (their values here are the defaults), and stay the same for all stages:
+#
+#   SCENARIOS="scenarios/table.toml …"   all in scenarios, scenarios/kernels and scenarios/programs, but the demo
+#   CONTENDERS=linux,…                   as below; ipm is left out, which needs a machine with its unit
+#   KERNELS=7.3  REPEAT=3  STAGE=7m      the kernels, the repeats, and how long trials may begin
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-repeat=${REPEAT:-5}
-scripts/setup.sh >/dev/null
-scripts/build.sh
+shopt -s nullglob
+all=(scenarios/*.toml scenarios/{kernels,programs}/*.toml)
+read -ra scenarios <<<"${SCENARIOS:-${all[*]/scenarios\/demo.toml/}}"
+contenders=${CONTENDERS:-linux,linux-balancing,linux-cache-aware,interleave,weighted-interleave,numad,scx_layered,scx_rusty,scx_cosmos,n-mass,di-migrate,dino,brm,adaptive}
+kernels=${KERNELS:-7.3} repeat=${REPEAT:-3}
+page=docs/results.md chart=docs/figures/results.svg
 
-compare() { # compare SCENARIO POLICIES REPEAT
-    local command="numaherd lab compare $1 --policies $2 --repeat $3"
-    printf '\n## %s\n\n```\n$ %s\n' "$1" "$command"
-    target/release/numaherd lab compare "$1" --policies "$2" --repeat "$3"
-    printf '```\n'
+[ -z "$(git status --porcelain --untracked-files=no -- . ':!docs' ':!*.md')" ] || {
+    echo "results: commit your changes first: trials are kept by commit" >&2
+    exit 1
 }
+commit=$(git log -1 --format=%h --abbrev=12 -- . ':!docs' ':!*.md')
+[ -n "${NUMAHERD:-}" ] || scripts/build.sh
+numaherd=${NUMAHERD:-${CARGO_TARGET_DIR:-target}/release/numaherd}
 
+compared=(lab compare "${scenarios[@]}" --kernel "$kernels" --policies "$contenders" --repeat "$repeat")
+status=0
+output=$("$numaherd" "${compared[@]}" --keep "target/results/$commit" --for "${STAGE:-7m}" --chart "$chart") ||
+    status=$?
+[ -n "$output" ] || exit "$status"
+overview=${output##*$'\nAll scenarios\n'}
 {
     printf '# Results\n\n'
-    printf 'The output of the commands below; `scripts/results.sh` runs them again. The lab models time: rely on\n'
-    printf 'the order of the policies and the reasons for it, not on the seconds.\n'
-    compare devils-on-one-node linux,linux-balancing,numad,di-plain,di-migrate,dino "$repeat"
-    compare changing-phases linux,di-migrate,dino 1
-} >docs/results.md.new
-mv docs/results.md.new docs/results.md
+    printf 'Scenarios of the lab ([lab.md](lab.md)) under the kernel, programs of others and policies of Numaherd, the worst\n'
+    printf 'case of each first. `scripts/results.sh` makes this page in stages. Time is modelled, and not free of the load of\n'
+    printf 'the machine that the guests run on. A trial that was not made is not in any figure: tables count their trials.\n\n'
+    printf '* Machine: %s, %s CPUs\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
+    printf '* Commit: %s\n* Date: %s\n\n' "$commit" "$(date -u +%F)"
+    printf '![Time of each contender as a share of that of Linux](figures/results.svg)\n\n'
+    printf '```\n$ numaherd %s\n```\n\n' "${compared[*]}"
+    printf '## All scenarios\n\n```\n%s\n```\n\n' "$overview"
+    printf '## Each scenario\n\n```\n%s\n```\n' "${output%%$'\nAll scenarios\n'*}"
+} >"$page.new"
+mv "$page.new" "$page"
+exit "$status"

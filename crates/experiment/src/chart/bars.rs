@@ -11,9 +11,12 @@ const HEIGHT: u32 = 420;
 const BESIDE: u32 = 110;
 /// Where names and legend stand, in pixels from the bottom.
 const NAMES: i32 = 56;
-const LEGEND: i32 = 28;
+const LEGEND: i32 = 22;
+/// Height of a line of a name, in pixels.
+const LINE: i32 = 16;
 
-/// The chart as the text of an SVG file. A series without any figure has no bars and keeps its colour.
+/// The chart as the text of an SVG file. A series without any figure has no bars and keeps its colour. A name may have
+/// two lines.
 ///
 /// # Errors
 /// It cannot be drawn.
@@ -26,7 +29,8 @@ pub fn bars(title: &str, names: &[&str], series: &[Series]) -> Result<String, Ex
         .collect();
     let longest = names
         .iter()
-        .map(|name| name.chars().count())
+        .flat_map(|name| name.lines())
+        .map(|line| line.chars().count())
         .max()
         .unwrap_or(0);
     let group = (shown.len() * 14 + 16).max(longest * 7 + 10).max(60);
@@ -79,7 +83,9 @@ pub fn bars(title: &str, names: &[&str], series: &[Series]) -> Result<String, Ex
         let height = HEIGHT.cast_signed();
         for (at, name) in names.iter().enumerate() {
             let (x, _) = context.backend_coord(&(at as f64, bottom));
-            root.draw(&Text::new(*name, (x, height - NAMES), centred.clone()))?;
+            for (line, y) in name.lines().zip([height - NAMES, height - NAMES + LINE]) {
+                root.draw(&Text::new(line, (x, y), centred.clone()))?;
+            }
         }
         let names = shown
             .iter()
@@ -106,9 +112,9 @@ mod tests {
             series("dino", &[Some(20.0), Some(-10.0)]),
             series("n-mass", &[Some(5.0), Some(f64::NAN)]),
         ];
-        let svg = bars("saved", &["mcf", "lbm & co"], &all).unwrap();
+        let svg = bars("saved", &["mcf", "lbm &\nco"], &all).unwrap();
         let has = |text: &str| svg.lines().any(|line| line.trim() == text);
-        for text in ["saved", "mcf", "lbm &amp; co", "dino", "n-mass"] {
+        for text in ["saved", "mcf", "lbm &amp;", "co", "dino", "n-mass"] {
             assert!(has(text), "{text}\n{svg}");
         }
         // Without figures: neither bars nor a name.

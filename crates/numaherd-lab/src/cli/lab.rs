@@ -126,9 +126,13 @@ impl Herding {
 /// Options of `lab compare`.
 #[derive(Debug, Args)]
 pub struct LabCompare {
-    /// A scenario's name or file
-    #[arg(required_unless_present = "program", conflicts_with = "program")]
-    pub scenario: Option<String>,
+    /// Scenarios, each by its name or file; an overview ends the output of several
+    #[arg(
+        value_name = "SCENARIO",
+        required_unless_present = "program",
+        conflicts_with = "program"
+    )]
+    pub scenarios: Vec<String>,
 
     /// Machine of the guest: a preset or a machine file [default: the scenario's; for CMD, lab-4x2]
     #[arg(long, value_name = "NAME")]
@@ -156,6 +160,18 @@ pub struct LabCompare {
     /// Keep the ledger of every trial in this directory
     #[arg(long, value_name = "DIR")]
     pub ledgers: Option<PathBuf>,
+
+    /// Draw the overview of several scenarios as an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+
+    /// Keep what each trial gave in this directory, and make no trial again that is there
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+
+    /// Begin no trial after this time; with --keep, the same command goes on
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: Option<Duration>,
 
     /// Kill the guest if one trial takes longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5m")]

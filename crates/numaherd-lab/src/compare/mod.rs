@@ -1,7 +1,7 @@
 //! `numaherd lab compare`: a scenario under several policies and on several kernels, side by side.
 //!
 //! One guest of a kernel serves its trials, one after another; repeats go round the kernels and policies, so that
-//! whatever drifts, drifts for all. A policy or program of others that cannot run in a guest is shown with what is
+//! whatever drifts, drifts for all. Of several scenarios, too; then an overview ends the output. A policy or program of others that cannot run in a guest is shown with what is
 //! missing, and is no failure. If the guest itself dies (QEMU, not the trial), the trial runs once more in a new one. A trial
 //! that fails is shown, counted as failed and left out of the figures, and the program ends with an
 //! error. If the first one fails before its programs begin, no other is tried: it would fail in the same way.
@@ -9,10 +9,13 @@
 mod cgroup;
 mod check;
 mod inside;
+mod kept;
 mod member;
 pub mod outcome;
 mod output;
+mod overview;
 mod peer;
+mod recorded;
 mod table;
 
 use std::ffi::OsString;
@@ -24,24 +27,25 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
-use numaherd_experiment::in_lab::{Better, Measure};
 use numaherd_experiment::scenario::BEST_KNOWN;
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{
-    self as launcher, Command, Ending, Guest, KernelFiles, RunOptions, Stream, on_path,
+    self as launcher, Command, Ending, Guest, KernelFiles, Stream, on_path,
 };
 use numaherd_policy::registry;
 use numaherd_quantity::listed;
+use numaherd_topology::Machine;
 use numaherd_world::Signal;
-use serde::Serialize;
 use toml::Table;
 
 use crate::cli::{LabCompare, LabTrial};
 use crate::lab::{self, outlet};
+use kept::Kept;
 use member::STEP;
-use outcome::{Failed, Failure, Outcome, Results, Step, Summary};
+use outcome::{Failed, Failure, Outcome, Results, Step};
 use peer::Ground;
+use recorded::Recorded;
 
 /// The kernel as it is, with NUMA balancing and cache-aware scheduling off.
 const BASELINE: &str = "linux";
@@ -67,65 +71,92 @@ fn needs_tlb_residency(policy: &str) -> bool {
     needs.is_ok_and(|needs| needs.contains(&Signal::TlbResidency))
 }
 
-/// What `--json FILE` holds.
-#[derive(Serialize)]
-struct Recorded<'a> {
-    /// Version of this form.
-    schema: u32,
-    /// The scenario's file.
-    scenario: &'a Table,
-    /// The unit of what is compared.
-    unit: &'a str,
-    /// Which is better.
-    better: Better,
-    summaries: Vec<OnKernel<'a, Summary>>,
-    trials: Vec<OnKernel<'a, &'a Outcome>>,
-    failed: Vec<OnKernel<'a, &'a Failed>>,
-    /// What could not run at all.
-    cannot_run: Vec<OnKernel<'a, &'a Failed>>,
-}
-
-/// What came of trials on a kernel.
-#[derive(Serialize)]
-struct OnKernel<'a, T> {
-    kernel: &'a str,
-    #[serde(flatten)]
-    what: T,
-}
-
-impl<'a> Recorded<'a> {
-    fn of(scenario: &'a Scenario, results: &[&'a Results], measure: &'a Measure) -> Self {
-        fn all<'a, T>(
-            results: &[&'a Results],
-            of: impl Fn(&'a Results) -> Vec<T>,
-        ) -> Vec<OnKernel<'a, T>> {
-            let on = |results: &&'a Results| {
-                let kernel = &results.kernel;
-                let all = of(results).into_iter();
-                all.map(move |what| OnKernel { kernel, what })
-            };
-            results.iter().flat_map(on).collect()
-        }
-        Self {
-            schema: 3,
-            scenario: &scenario.written,
-            unit: &measure.unit,
-            better: measure.better,
-            summaries: all(results, |of| of.summaries(measure.better)),
-            trials: all(results, |of| of.outcomes.iter().collect()),
-            failed: all(results, |of| of.failed.iter().collect()),
-            cannot_run: all(results, |of| of.cannot_run.iter().collect()),
-        }
-    }
+/// A scenario on all kernels.
+struct Field {
+    scenario: Scenario,
+    /// Its file, as the guest sees it.
+    file: PathBuf,
+    /// Its text, where it has no file.
+    text: Option<String>,
+    /// The weight of each node under weighted interleaving.
+    weights: Vec<u32>,
+    comparisons: Vec<Comparison>,
 }
 
 /// A scenario on a kernel: what is tried in guests of one kind, and what came of it.
 struct Comparison {
-    guest: RunOptions,
+    guests: lab::Guests,
     trials: Trials,
+    kept: Option<Kept>,
     results: Results,
     /// The first trial failed, and all others would fail in the same way.
     is_hopeless: bool,
+}
+
+impl Field {
+    /// That of a scenario of a name, or of the command.
+    fn of(options: &LabCompare, name: Option<&String>) -> Result<Self> {
+        let (mut scenario, file, text) = match name {
+            Some(name) => {
+                let file = fs::canonicalize(name).unwrap_or(name.into());
+                (named(name)?, file, None)
+            }
+            None => {
+                let text = of_command(&options.program)?;
+                let scenario = Scenario::parse(&text, "CMD", World::Lab).or_exit(Exit::Usage)?;
+                (scenario, OF_COMMAND.into(), Some(text))
+            }
+        };
+        if let Some(machine) = &options.machine {
+            scenario.machine.clone_from(machine);
+        }
+        let machine = lab::machine(&scenario.machine)?;
+        let kernels: Vec<Option<&str>> = match &options.kernels[..] {
+            [] => vec![None],
+            named => named.iter().map(|kernel| Some(kernel.as_str())).collect(),
+        };
+        let comparisons = kernels.into_iter();
+        let comparisons = comparisons.map(|of| Comparison::of(options, of, &scenario, &machine));
+        let mut field = Self {
+            comparisons: comparisons.collect::<Result<_>>()?,
+            weights: peer::weights(&machine.topology().or_exit(Exit::Usage)?),
+            scenario,
+            file,
+            text,
+        };
+        match check::check(&field.scenario) {
+            // The others of several scenarios go on.
+            Err(error) if options.scenarios.len() > 1 => field.give_up(|_| true, &error),
+            other => other?,
+        }
+        if let Err(error) = field.scenario.clone().best_known() {
+            field.give_up(|policy| policy == BEST_KNOWN, &error.into());
+        }
+        Ok(field)
+    }
+
+    /// Notes that some policies cannot run.
+    fn give_up(&mut self, is_one: impl Fn(&str) -> bool, error: &anyhow::Error) {
+        for Comparison {
+            results, trials, ..
+        } in &mut self.comparisons
+        {
+            let trials = trials.round(0).filter(|trial| is_one(&trial.policy));
+            let failed = trials.map(|trial| Failed::of(trial, format!("{error:#}")));
+            results.cannot_run.extend(failed);
+        }
+    }
+
+    fn results(&self) -> Vec<&Results> {
+        self.comparisons.iter().map(|of| &of.results).collect()
+    }
+
+    /// Its lines of the overview.
+    fn lines(&self) -> Vec<overview::Line<'_>> {
+        let results = self.comparisons.iter().map(|of| &of.results);
+        let line = |results| overview::Line::of(&self.scenario, results);
+        results.map(line).collect()
+    }
 }
 
 impl Comparison {
@@ -133,12 +164,15 @@ impl Comparison {
         options: &LabCompare,
         kernel: Option<&str>,
         scenario: &Scenario,
-        guest: &RunOptions,
+        machine: &Machine,
     ) -> Result<Self> {
-        let files = KernelFiles::find(kernel).map_err(lab::error)?;
+        let release = KernelFiles::find(kernel).map_err(lab::error)?.release;
         let mut ledgers = options.ledgers.clone();
-        if let (Some(folder), Some(kernel), 2..) = (&mut ledgers, kernel, options.kernels.len()) {
-            folder.push(kernel);
+        if let Some(folder) = &mut ledgers {
+            if options.scenarios.len() > 1 {
+                folder.push(&scenario.name);
+            }
+            folder.extend(kernel.filter(|_| options.kernels.len() > 1));
         }
         let asked = Asked {
             policies: &options.policies,
@@ -153,170 +187,128 @@ impl Comparison {
             }
             other => other.into(),
         })?;
-        let mut guest = guest.clone();
+        let mut guest = lab::guest(machine)?;
         guest.linux = kernel.map(str::to_owned);
         // One that needs it has it in every guest, so that all run on the same hardware.
         let mut policies = trials.policies.iter();
         let residency = policies.any(|policy| needs_tlb_residency(policy));
         guest.ipm = residency.then(IpmConfig::of_paper);
-        let results = Results {
-            kernel: files.release,
-            policies: trials.policies.clone(),
-            repeat: trials.repeat,
-            outcomes: Vec::new(),
-            failed: Vec::new(),
-            cannot_run: Vec::new(),
-        };
+        // What QEMU or the model cannot build need not be tried.
+        launcher::machine::shape(machine, None).map_err(lab::error)?;
+        launcher::machine::model(machine, guest.ipm.as_ref()).map_err(lab::error)?;
+        let keep = options.keep.as_ref();
+        let kept = keep.map(|folder| Kept::new(folder, &scenario.name, &release));
         Ok(Self {
-            guest,
+            guests: lab::Guests::new(guest),
+            kept: kept.transpose()?,
+            results: Results {
+                kernel: release,
+                policies: trials.policies.clone(),
+                repeat: trials.repeat,
+                outcomes: Vec::new(),
+                failed: Vec::new(),
+                cannot_run: Vec::new(),
+            },
             trials,
-            results,
             is_hopeless: false,
         })
     }
 
-    /// Carries out a repeat of each policy.
+    /// Carries out a repeat of each policy, but for what is kept; what would begin after `end` is left out.
     fn round(
         &mut self,
         at: u32,
-        guests: &mut lab::Guests,
+        end: Option<Instant>,
         bar: &ProgressBar,
-        once: impl Fn(&Guest, &Trial) -> Result<Outcome>,
         unit: &str,
-    ) {
-        let results = &mut self.results;
+        once: impl Fn(&Guest, &Trial) -> Result<Outcome>,
+    ) -> Result<()> {
         for trial in self.trials.round(at) {
-            let (policy, repeat) = (&trial.policy, self.trials.repeat);
+            bar.inc(1);
+            let (results, policy) = (&mut self.results, &trial.policy);
             if self.is_hopeless || results.cannot_run.iter().any(|one| one.policy == *policy) {
-                bar.inc(1);
                 continue;
             }
-            bar.set_message(format!("{policy}, {} of {repeat}", at + 1));
-            let began = Instant::now();
-            match guests.run(bar, |guest| once(guest, trial)) {
-                Ok(outcome) => {
+            let kept = self.kept.as_ref().map(|kept| kept.load(trial));
+            let made = match kept.transpose()?.flatten() {
+                Some(made) => made,
+                None if end.is_some_and(|end| Instant::now() >= end) => continue,
+                None => {
+                    bar.set_message(format!("{policy}, {} of {}", at + 1, results.repeat));
+                    let began = Instant::now();
+                    let made = self.guests.run(bar, |guest| once(guest, trial));
+                    let made = made.map_err(Failure::of);
                     let took = began.elapsed();
-                    let line = ended_line(&outcome, unit, repeat, took);
-                    bar.suspend(|| print::aside(&line));
-                    results.outcomes.push(outcome);
-                }
-                Err(error) => {
-                    let step = error.downcast_ref().map(|failure: &Failure| failure.at);
-                    let is_first = results.outcomes.is_empty() && results.failed.is_empty();
-                    let no_boot =
-                        matches!(error.downcast_ref(), Some(launcher::Error::NoBoot { .. }));
-                    let failed = Failed {
-                        policy: policy.clone(),
-                        repeat: at,
-                        error: format!("{error:#}"),
-                    };
-                    let error = &failed.error;
-                    if step == Some(Step::Peer) {
-                        bar.suspend(|| print::say(format!("{policy} cannot run: {error}")));
-                        results.cannot_run.push(failed);
-                    } else {
-                        bar.suspend(|| print::say(format!("{policy}, repeat {at}: {error}")));
-                        self.is_hopeless = is_first && (no_boot || step == Some(Step::SetUp));
-                        results.failed.push(failed);
+                    bar.suspend(|| say_end(trial, &made, unit, results.repeat, took));
+                    if let Some(kept) = &self.kept {
+                        kept.save(trial, &made)?;
                     }
+                    made
                 }
-            }
-            bar.inc(1);
+            };
+            let is_first = results.outcomes.is_empty() && results.failed.is_empty();
+            let failed_at = made.as_ref().err().map(|failure| failure.at);
+            self.is_hopeless = is_first && matches!(failed_at, Some(Step::Boot | Step::SetUp));
+            results.take(trial, made);
         }
+        Ok(())
     }
 }
 
-/// Runs the comparison and prints its table.
+/// Runs the comparison and prints its tables.
 ///
 /// # Errors
-/// The scenario or a policy is unknown, the lab is not set up, a file cannot be written, or a
-/// trial failed.
+/// A scenario or a policy is unknown, the lab is not set up, a file cannot be read or written, or a trial failed.
 pub fn compare(options: &LabCompare) -> Result<()> {
-    let (mut scenario, text) = match &options.scenario {
-        Some(name) => (named(name)?, None),
-        None => {
-            let text = of_command(&options.program)?;
-            let scenario = Scenario::parse(&text, "CMD", World::Lab).or_exit(Exit::Usage)?;
-            (scenario, Some(text))
-        }
+    let fields: Result<Vec<Field>> = match &options.scenarios[..] {
+        [] => Field::of(options, None).map(|field| vec![field]),
+        names => names
+            .iter()
+            .map(|name| Field::of(options, Some(name)))
+            .collect(),
     };
-    if let Some(machine) = &options.machine {
-        scenario.machine.clone_from(machine);
-    }
-    let machine = lab::machine(&scenario.machine)?;
-    let guest = lab::guest(&machine)?;
-    let kernels: Vec<Option<&str>> = match &options.kernels[..] {
-        [] => vec![None],
-        named => named.iter().map(|kernel| Some(kernel.as_str())).collect(),
-    };
-    let of_kernel = |kernel| Comparison::of(options, kernel, &scenario, &guest);
-    let comparisons: Result<Vec<Comparison>> = kernels.into_iter().map(of_kernel).collect();
-    let mut comparisons = comparisons?;
-    let trials = comparisons[0].trials.clone();
-    if trials.policies.iter().any(|policy| policy == BEST_KNOWN) {
-        scenario.clone().best_known().or_exit(Exit::Usage)?;
-    }
-    check::check(&scenario)?;
-    // What QEMU or the model cannot build need not be tried.
-    launcher::machine::shape(&machine, None).map_err(lab::error)?;
-    let ipm = comparisons[0].guest.ipm.as_ref();
-    launcher::machine::model(&machine, ipm).map_err(lab::error)?;
-    let tried = Tried {
-        scenario: &match &options.scenario {
-            Some(name) => fs::canonicalize(name).unwrap_or(name.into()),
-            None => OF_COMMAND.into(),
-        },
-        menagerie: &menagerie()?,
-        weights: &peer::weights(&machine.topology().or_exit(Exit::Usage)?),
-        limit: options.limit,
-    };
-    let once = |guest: &Guest, trial: &Trial| {
-        if let Some(text) = &text {
-            guest.write_file(OF_COMMAND, text).map_err(lab::error)?;
-        }
-        tried.once(guest, trial)
-    };
-    let measure = scenario.measure();
-    let all = trials.policies.len() * trials.repeat as usize * comparisons.len();
-    let bar = progress(all as u64);
-    let mut guests: Vec<lab::Guests> = comparisons
-        .iter()
-        .map(|comparison| lab::Guests::new(comparison.guest.clone()))
-        .collect();
-    let kernels = comparisons.len();
-    for at in 0..trials.repeat {
-        for (comparison, guests) in comparisons.iter_mut().zip(&mut guests) {
-            comparison.round(at, guests, &bar, once, &measure.unit);
-            if kernels > 1 {
-                // Never two at a time: they would share the host's processors.
-                guests.stop()?;
-            }
-        }
-    }
-    bar.finish_and_clear();
-    for mut guests in guests {
-        guests.stop()?;
-    }
-    let results: Vec<&Results> = comparisons.iter().map(|of| &of.results).collect();
+    let mut fields = fields?;
+    run(options, &mut fields)?;
     if let Some(path) = &options.json {
-        let all = Recorded::of(&scenario, &results, &measure);
+        let all = Recorded::of(&fields);
         print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
     }
-    let sum = |of: fn(&Results) -> usize| results.iter().map(|results| of(results)).sum::<usize>();
-    let (ended, failed) = (sum(|of| of.outcomes.len()), sum(|of| of.failed.len()));
+    let results: Vec<&Results> = fields.iter().flat_map(Field::results).collect();
+    let ended = results.iter().map(|of| of.outcomes.len()).sum::<usize>();
+    let failed = results.iter().map(|of| of.failed.len()).sum::<usize>();
+    let missing = results.iter().map(|of| of.missing()).sum::<usize>();
+    let comparisons = || fields.iter().flat_map(|field| &field.comparisons);
+    let is_hopeless = comparisons().all(|comparison| comparison.is_hopeless);
     if ended == 0 {
-        let hopeless = comparisons.iter().filter(|of| of.is_hopeless).count();
-        let rest = match hopeless * (trials.policies.len() * trials.repeat as usize - 1) {
+        let rest = match missing {
             0 => String::new(),
-            rest => format!("; the other {rest} would fail in the same way and were not tried"),
+            rest if is_hopeless => {
+                format!("; the other {rest} would fail in the same way and were not tried")
+            }
+            rest => format!("; {rest} were not tried"),
         };
-        bail!("no trial of {} gave a figure{rest}", scenario.name);
+        let names: Vec<&str> = fields.iter().map(|of| of.scenario.name.as_str()).collect();
+        bail!("no trial of {} gave a figure{rest}", names.join(", "));
     }
-    print::out(&format!(
-        "{}\n{}",
-        table::comparison(&scenario, &results),
-        next_steps(&trials),
-    ))?;
+    let tables = fields
+        .iter()
+        .map(|of| table::comparison(&of.scenario, &of.results()));
+    let mut text = tables.collect::<Vec<_>>().join("\n");
+    if fields.len() > 1 || options.chart.is_some() {
+        text += &overview(options, &fields)?;
+    } else {
+        text += &next_steps(&fields[0].comparisons[0].trials);
+    }
+    print::out(&text)?;
+    if missing > 0 {
+        print::say(format!(
+            "{missing} trials were not made{}",
+            match &options.keep {
+                Some(folder) => format!("; the others are kept in {}", folder.display()),
+                None => String::new(),
+            }
+        ));
+    }
     if failed > 0 {
         bail!(
             "{failed} of {} trials failed and are not in the figures",
@@ -324,6 +316,77 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The tables of all scenarios together; their chart goes to its file.
+fn overview(options: &LabCompare, fields: &[Field]) -> Result<String> {
+    let lines: Vec<overview::Line<'_>> = fields.iter().flat_map(Field::lines).collect();
+    if let Some(path) = &options.chart {
+        print::file(path, &overview::chart(&lines)?)?;
+    }
+    Ok(format!("\n{}", overview::text(&lines)))
+}
+
+/// Carries out all trials, repeat by repeat.
+fn run(options: &LabCompare, fields: &mut [Field]) -> Result<()> {
+    let menagerie = menagerie()?;
+    let end = options.time.map(|time| Instant::now() + time);
+    let comparisons = || fields.iter().flat_map(|field| &field.comparisons);
+    let trials =
+        comparisons().map(|of| of.trials.policies.len() as u64 * u64::from(of.trials.repeat));
+    let bar = progress(trials.sum());
+    let (kinds, rounds) = (
+        comparisons().count(),
+        comparisons().map(|of| of.trials.repeat).max(),
+    );
+    for at in 0..rounds.unwrap_or(0) {
+        for field in &mut *fields {
+            let unit = field.scenario.measure().unit;
+            let tried = Tried {
+                scenario: &field.file,
+                menagerie: &menagerie,
+                weights: &field.weights,
+                limit: options.limit,
+            };
+            let text = field.text.as_deref();
+            for comparison in &mut field.comparisons {
+                comparison.round(at, end, &bar, &unit, |guest, trial| {
+                    if let Some(text) = text {
+                        guest.write_file(OF_COMMAND, text).map_err(lab::error)?;
+                    }
+                    tried.once(guest, trial)
+                })?;
+                if kinds > 1 {
+                    // Never two guests at a time: they would share the host's processors.
+                    comparison.guests.stop()?;
+                }
+            }
+        }
+    }
+    bar.finish_and_clear();
+    for comparison in fields.iter_mut().flat_map(|field| &mut field.comparisons) {
+        comparison.guests.stop()?;
+    }
+    Ok(())
+}
+
+/// Says how a trial has ended.
+fn say_end(
+    trial: &Trial,
+    made: &Result<Outcome, Failure>,
+    unit: &str,
+    repeat: u32,
+    took: Duration,
+) {
+    let policy = &trial.policy;
+    match made {
+        Ok(outcome) => print::aside(&ended_line(outcome, unit, repeat, took)),
+        Err(Failure {
+            at: Step::Peer,
+            error,
+        }) => print::say(format!("{policy} cannot run: {error}")),
+        Err(failure) => print::say(format!("{policy}, repeat {}: {failure}", trial.repeat)),
+    }
 }
 
 /// The line of a trial that has ended.

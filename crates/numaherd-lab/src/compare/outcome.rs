@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use numaherd_experiment::Trial;
 use numaherd_experiment::in_lab::Better;
 use numaherd_experiment::statistics::{deviation, mean};
+use numaherd_lab_launcher as launcher;
 use numaherd_quantity::statistics::Mean;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -47,9 +49,24 @@ pub struct Failure {
     pub error: String,
 }
 
+impl Failure {
+    /// That of a trial that ended in an error.
+    pub fn of(error: anyhow::Error) -> Self {
+        error.downcast().unwrap_or_else(|error| Self {
+            at: match error.downcast_ref() {
+                Some(launcher::Error::NoBoot { .. }) => Step::Boot,
+                _ => Step::Measured,
+            },
+            error: format!("{error:#}"),
+        })
+    }
+}
+
 /// A part of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
+    /// There is no guest.
+    Boot,
     /// What is to place threads and pages cannot run in this guest; nothing was started.
     Peer,
     /// Programs are set up: what places threads and pages has no part in it.
@@ -165,7 +182,36 @@ pub struct Results {
     pub cannot_run: Vec<Failed>,
 }
 
+impl Failed {
+    /// That of a trial.
+    pub fn of(trial: &Trial, error: String) -> Self {
+        Self {
+            policy: trial.policy.clone(),
+            repeat: trial.repeat,
+            error,
+        }
+    }
+}
+
 impl Results {
+    /// Takes note of what a trial gave.
+    pub fn take(&mut self, trial: &Trial, made: Result<Outcome, Failure>) {
+        match made {
+            Ok(outcome) => self.outcomes.push(outcome),
+            Err(Failure {
+                at: Step::Peer,
+                error,
+            }) => self.cannot_run.push(Failed::of(trial, error)),
+            Err(failure) => self.failed.push(Failed::of(trial, failure.error)),
+        }
+    }
+
+    /// How many trials were not made, though they could be.
+    pub fn missing(&self) -> usize {
+        let all = (self.policies.len() - self.cannot_run.len()) * self.repeat as usize;
+        all.saturating_sub(self.outcomes.len() + self.failed.len())
+    }
+
     /// The sums of all policies that gave figures, in order.
     pub fn summaries(&self, better: Better) -> Vec<Summary> {
         let policies = self.policies.iter();

@@ -87,7 +87,7 @@ fn figures(summary: Option<&Summary>, repeat: u32) -> [String; 8] {
 }
 
 /// `7.3.4` of `7.3.4+deb13-amd64`.
-fn version(release: &str) -> &str {
+pub fn version(release: &str) -> &str {
     release.split(['+', '-']).next().unwrap_or(release)
 }
 
@@ -125,7 +125,7 @@ fn settings(results: &[&Results]) -> String {
 }
 
 /// Digits after the point that suit a figure: two of a time in seconds, none of thousands of requests.
-fn digits(value: f64) -> usize {
+pub fn digits(value: f64) -> usize {
     match value.abs() {
         1000.0.. => 0,
         100.0.. => 1,

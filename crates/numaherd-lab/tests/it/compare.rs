@@ -8,16 +8,17 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// One trial on Linux as it is of a scenario with these programs, and what `--json` holds of it.
-fn compare(programs: &str) -> (Output, Value) {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, json) = (folder.path().join("x.toml"), folder.path().join("x.json"));
+/// One trial on Linux as it is of a scenario with these programs, kept in a folder, and what `--json` holds of it.
+fn compare(programs: &str, folder: &Path) -> (Output, Value) {
+    let (file, json) = (folder.join("x.toml"), folder.join("x.json"));
     let head = "name = \"x\"\nabout = \"programs\"\nmachine = \"lab-4x2\"\n";
     fs::write(&file, format!("{head}{programs}")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .args(["lab", "compare", "--policies", "linux", "--repeat", "1"])
         .args(["--limit", "4m", "--json"])
         .arg(&json)
+        .arg("--keep")
+        .arg(folder.join("kept"))
         .arg(&file)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .output()
@@ -46,7 +47,8 @@ measure = { output = 'figure: ([0-9]+)', unit = "points", better = "higher" }
 
 #[test]
 fn a_server_is_set_up_and_waited_for_and_its_client_gives_the_figure() {
-    let (output, told) = compare(SERVED);
+    let folder = tempfile::tempdir().unwrap();
+    let (output, told) = compare(SERVED, folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
@@ -57,16 +59,22 @@ fn a_server_is_set_up_and_waited_for_and_its_client_gives_the_figure() {
     let line = table.lines().find(|line| line.starts_with(" linux "));
     let figure = line.and_then(|line| line.split_whitespace().nth(1));
     assert_eq!(figure, Some("7.00"), "{table}");
-    assert_eq!(told["unit"], "points", "{told}");
+    assert_eq!(told["summaries"][0]["unit"], "points", "{told}");
     let programs = told["trials"][0]["programs"].as_array().expect("programs");
     let measured = programs.iter().map(|program| program["measured"].as_bool());
     assert!(measured.eq([Some(false), Some(true)]), "{told}");
+    // What was kept is not made again, and gives the same.
+    assert!(said.contains("linux: 7.00 points ("), "{said}");
+    let (again, _) = compare(SERVED, folder.path());
+    assert_eq!(String::from_utf8_lossy(&again.stdout), table);
+    assert!(!String::from_utf8_lossy(&again.stderr).contains("linux: "));
 }
 
 #[test]
 fn who_forks_without_end_and_prints_without_end_is_ended_and_told() {
-    let (output, _) =
-        compare("[[program]]\nname = \"bomb\"\ncommand = \"yes & f() { f & f & wait; }; f\"\n");
+    let folder = tempfile::tempdir().unwrap();
+    let bomb = "[[program]]\nname = \"bomb\"\ncommand = \"yes & f() { f & f & wait; }; f\"\n";
+    let (output, _) = compare(bomb, folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let why = "linux, repeat 0: bomb 0 has more than 1024 processes and threads at once";

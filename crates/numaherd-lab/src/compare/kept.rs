@@ -1,0 +1,135 @@
+//! Trials that are kept in a directory (`--keep`), a file each, so that comparisons of many trials can be carried out in
+//! stages: one that is there is not made again, whether it gave figures or failed.
+//!
+//! A file says nothing of the programs that made it: who changes them takes another directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use numaherd::print;
+use numaherd_experiment::Trial;
+
+use super::outcome::{Failure, Outcome, Step};
+
+/// The directory, with what all trials of one scenario on one kernel are called.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    folder: PathBuf,
+    of: String,
+}
+
+impl Kept {
+    /// Those of a scenario on a kernel; the directory is made if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(folder: &Path, scenario: &str, kernel: &str) -> Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            of: format!("{}.{kernel}", scenario.replace('/', "-")),
+        })
+    }
+
+    fn file(&self, trial: &Trial) -> PathBuf {
+        let Trial { policy, repeat, .. } = trial;
+        self.folder
+            .join(format!("{}.{policy}.{repeat}.json", self.of))
+    }
+
+    /// What a trial gave, if it was made before.
+    ///
+    /// # Errors
+    /// Its file cannot be read; the message says to remove it.
+    pub fn load(&self, trial: &Trial) -> Result<Option<Result<Outcome, Failure>>> {
+        let file = self.file(trial);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(&file).map_err(anyhow::Error::from);
+        let made = text.and_then(|text| Ok(serde_json::from_str(&text)?));
+        let made: Result<Outcome, Failure> = made.with_context(|| {
+            let file = file.display();
+            format!("cannot read the trial in {file}: remove it, and it is made again")
+        })?;
+        Ok(Some(made.map(|mut outcome| {
+            outcome.policy.clone_from(&trial.policy);
+            outcome
+        })))
+    }
+
+    /// Keeps what a trial gave; one that had no guest is none.
+    ///
+    /// # Errors
+    /// Its file cannot be written.
+    pub fn save(&self, trial: &Trial, made: &Result<Outcome, Failure>) -> Result<()> {
+        if made.as_ref().is_err_and(|failure| failure.at == Step::Boot) {
+            return Ok(());
+        }
+        let file = self.file(trial);
+        let whole = file.with_extension("new");
+        print::file(&whole, &(serde_json::to_string(made)? + "\n"))?;
+        // Never half a file, whenever this program is ended.
+        fs::rename(&whole, &file).with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_is_kept_under_its_scenario_kernel_policy_and_repeat() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("made");
+        let kept = Kept::new(&folder, "x", "6.12").unwrap();
+        let trial = Trial::of("dino");
+        assert!(kept.load(&trial).unwrap().is_none());
+        let outcome = Outcome {
+            policy: "dino".to_owned(),
+            settings: Some("numaherd 0.1.0".to_owned()),
+            repeat: 0,
+            programs: Vec::new(),
+            misses_per_1000_instructions: Some(0.1),
+            local_access_ratio: None,
+            uncore_penalty: None,
+            thread_moves_ordered: 1,
+            pages_moved_ordered: 2,
+            pages_moved: 3,
+        };
+        kept.save(&trial, &Ok(outcome.clone())).unwrap();
+        assert_eq!(kept.load(&trial).unwrap(), Some(Ok(outcome)));
+        let again = Trial {
+            repeat: 1,
+            ..trial.clone()
+        };
+        let failure = Failure {
+            at: Step::SetUp,
+            error: "no".to_owned(),
+        };
+        kept.save(&again, &Err(failure.clone())).unwrap();
+        assert_eq!(kept.load(&again).unwrap(), Some(Err(failure)));
+        let no_guest = Failure {
+            at: Step::Boot,
+            error: "no".to_owned(),
+        };
+        let third = Trial {
+            repeat: 2,
+            ..trial.clone()
+        };
+        kept.save(&third, &Err(no_guest)).unwrap();
+        assert!(kept.load(&third).unwrap().is_none());
+        for other in [("y", "6.12"), ("x", "7.3")] {
+            let other = Kept::new(&folder, other.0, other.1).unwrap();
+            assert!(other.load(&trial).unwrap().is_none());
+        }
+        fs::write(kept.file(&trial), "{").unwrap();
+        let told = kept.load(&trial).unwrap_err().to_string();
+        assert!(
+            told.ends_with("x.6.12.dino.0.json: remove it, and it is made again"),
+            "{told}"
+        );
+    }
+}
