@@ -122,18 +122,19 @@ pub enum Statement {
         tolerance: f64,
     },
     /// One thing comes before another. The measured figure is the margin; the order is the paper's where the
-    /// margin is positive.
+    /// margin is positive, and, where chance is in it, its confidence interval excludes zero.
     Ranking,
 }
 
 impl Statement {
-    /// Whether a measured figure agrees. NaN never does.
-    pub fn holds(&self, measured: f64) -> bool {
+    /// Whether a measured figure agrees; `interval` is half of its confidence interval, 0 without chance. NaN never
+    /// does.
+    pub fn holds(&self, measured: f64, interval: f64) -> bool {
         match *self {
             Self::Point { figure, tolerance } => (measured - figure).abs() <= tolerance,
             Self::AtMost { figure, tolerance } => measured <= figure + tolerance,
             Self::AtLeast { figure, tolerance } => measured >= figure - tolerance,
-            Self::Ranking => measured > 0.0,
+            Self::Ranking => measured > interval,
         }
     }
 }
@@ -166,8 +167,19 @@ pub enum Kind {
     Stated,
     /// The paper does not print it: a figure from elsewhere, or a choice that the note names, stands for it.
     Proxy,
+    /// A parameter of ours was chosen with this figure in sight: that it agrees says nothing.
+    Fitted,
+    /// It follows from how the experiment is made, and cannot fail.
+    Certain,
     /// No paper says it: this project requires it of its own policy.
     Required,
+}
+
+impl Kind {
+    /// Whether a claim of this kind says anything of the model.
+    pub const fn counts(self) -> bool {
+        !matches!(self, Self::Fitted | Self::Certain)
+    }
 }
 
 /// What an experiment runs on.
@@ -194,7 +206,7 @@ pub struct Claim {
     pub unit: String,
     /// What the paper says.
     pub statement: Statement,
-    /// Stated or proxy.
+    /// Where its figure is from.
     pub kind: Kind,
     /// What its experiment runs on.
     pub runs_on: RunsOn,
@@ -266,8 +278,8 @@ impl Claims {
         let mut lines = Vec::with_capacity(self.claims.len());
         for claim in &self.claims {
             let ours = match (measured.figures_of(&claim.id), claim.statement) {
+                (Some(figures), Statement::Ranking) => measured::margin(figures),
                 (Some(&[figure]), _) => figure,
-                (Some(order), Statement::Ranking) => least_step(order),
                 (Some(_), _) => return wrong(ClaimsError::NoRanking, &claim.id),
                 (None, _)
                     if claim.runs_on == RunsOn::Traces && measured.without_traces.is_some() =>
@@ -290,7 +302,8 @@ impl Claims {
                     }
                 };
             }
-            lines.push(CheckedClaim::of(self.paper, claim, ours, note));
+            let interval = measured.interval_of(&claim.id);
+            lines.push(CheckedClaim::of(self.paper, claim, ours, interval, note));
         }
         match (without_claim.first(), unused.first()) {
             (Some(id), _) => wrong(ClaimsError::NoClaim, id),
@@ -298,17 +311,6 @@ impl Claims {
             (None, None) => Ok(lines),
         }
     }
-}
-
-/// The margin of an order, largest figure first: the least difference of two neighbours; NaN where one of the
-/// figures is NaN.
-fn least_step(order: &[f64]) -> f64 {
-    let steps = order.windows(2).map(|pair| pair[0] - pair[1]);
-    let least = steps.reduce(|one, other| match one.is_nan() || other.is_nan() {
-        true => f64::NAN,
-        false => one.min(other),
-    });
-    least.unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

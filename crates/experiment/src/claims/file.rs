@@ -9,22 +9,15 @@ use toml::Spanned;
 
 use super::{Claim, Claims, ClaimsError, Kind, Paper, RunsOn, Statement};
 
-/// Tolerances by the kind of figure, the same for all papers, under the names that files use. The programs'
-/// compilers and the modelled core differ from the papers': the size of an effect is compared, not its last
-/// digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// How far a measured figure may be from the paper's, by the name that files use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tolerance {
-    /// None: a bound, or a figure that is exact.
-    Exact,
-    /// Of a figure in percent: ten percentage points.
-    Points,
-    /// Of a ratio: ten percentage points of 1.
-    Ratio,
-    /// Of a slope or a deviation: half of the paper's figure.
-    Half,
-    /// Of a count or a share that depends on the program's size: a factor of two upwards, anything downwards.
-    Double,
+    /// A quarter of the figure.
+    #[default]
+    Quarter,
+    /// Of a share in percent: a quarter of it, and ten points at most.
+    Share,
     /// Of a size that the paper computes and rounds: 5 % of it.
     Rounded,
 }
@@ -32,13 +25,11 @@ pub enum Tolerance {
 impl Tolerance {
     /// How far from the paper's figure a measured one may be.
     pub fn of(self, figure: f64) -> f64 {
+        let quarter = figure.abs() * 0.25;
         match self {
-            Self::Exact => 0.0,
-            Self::Points => 10.0,
-            Self::Ratio => 0.1,
-            Self::Half => figure * 0.5,
-            Self::Double => figure,
-            Self::Rounded => figure * 0.05,
+            Self::Quarter => quarter,
+            Self::Share => quarter.min(10.0),
+            Self::Rounded => figure.abs() * 0.05,
         }
     }
 }
@@ -84,10 +75,7 @@ enum Says {
 
 /// A tolerance by its name, or one that no name fits, for which `why` gives the reason.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a number, or one of exact, points, ratio, half, double, rounded"
-)]
+#[serde(untagged, expecting = "a number, or one of quarter, share, rounded")]
 enum ToleranceValue {
     Named(Tolerance),
     Own(f64),
@@ -181,22 +169,19 @@ fn statement(table: &ClaimTable, at: &Range<usize>) -> Result<Statement, Fault> 
                 "it is missing: only a ranking has none",
             );
         }
-        (Says::Point, Some(figure), None) => {
-            return fault(
-                figure.span(),
-                "tolerance",
-                "it is missing: a bound alone has none",
-            );
-        }
         (_, Some(figure), tolerance) => (figure, tolerance),
     };
     let (at, figure) = (figure.span(), *figure.get_ref());
     if !figure.is_finite() {
         return fault(at, "figure", "it must be finite");
     }
+    if table.says == Says::Point && figure == 0.0 && tolerance.is_none() {
+        return fault(at, "tolerance", "it is missing: a quarter of 0 is nothing");
+    }
     let value = match tolerance.as_ref().map(Spanned::get_ref) {
         Some(ToleranceValue::Named(named)) => named.of(figure),
         Some(ToleranceValue::Own(own)) => *own,
+        None if table.says == Says::Point => Tolerance::default().of(figure),
         None => 0.0,
     };
     if let Some(at) = tolerance.as_ref().map(Spanned::span)

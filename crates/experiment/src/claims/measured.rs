@@ -4,10 +4,14 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use numaherd_quantity::statistics::Mean;
+
 /// The figures that experiments measured for the claims of one paper.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     figures: Vec<(String, Vec<f64>)>,
+    /// Half of the 95 % confidence interval of figures with chance in them.
+    intervals: BTreeMap<String, f64>,
     details: BTreeMap<String, String>,
     /// Why there are no figures of claims about traces, where there are none.
     pub without_traces: Option<String>,
@@ -35,9 +39,29 @@ impl Measured {
         self.details.insert(name.into(), text.to_string());
     }
 
+    /// With the 95 % confidence interval of each figure, from what was measured without each of the runs in turn (the
+    /// delete-one jackknife). Of fewer than three runs nothing is known.
+    #[must_use]
+    pub fn with_replicates(mut self, without: &[Self]) -> Self {
+        if without.len() < 3 {
+            return self;
+        }
+        let known = self.figures.iter().filter_map(|(id, _)| {
+            let each = without.iter().map(|one| one.figures_of(id).map(margin));
+            let each: Vec<f64> = each.collect::<Option<_>>()?;
+            // The mean's interval is that of as many figures as there are runs; replicates differ by less, by
+            // a factor of the runs but one.
+            let half = Mean::of(&each)?.half? * (each.len() - 1) as f64;
+            Some((id.clone(), half))
+        });
+        self.intervals = known.collect();
+        self
+    }
+
     /// Adds what another experiment measured.
     pub fn append(&mut self, mut other: Self) {
         self.figures.append(&mut other.figures);
+        self.intervals.append(&mut other.intervals);
         self.details.append(&mut other.details);
         self.without_traces = self.without_traces.take().or(other.without_traces);
     }
@@ -55,9 +79,27 @@ impl Measured {
         Some(&figures.find(|figure| figure.0 == id)?.1)
     }
 
+    pub(super) fn interval_of(&self, id: &str) -> Option<f64> {
+        self.intervals.get(id).copied()
+    }
+
     pub(super) fn detail_of(&self, name: &str) -> Option<&str> {
         self.details.get(name).map(String::as_str)
     }
+}
+
+/// A figure as it is; of several, which are a ranking's, largest first, the least difference of two neighbours, NaN
+/// where one of them is NaN.
+pub(super) fn margin(figures: &[f64]) -> f64 {
+    if let [figure] = *figures {
+        return figure;
+    }
+    let steps = figures.windows(2).map(|pair| pair[0] - pair[1]);
+    let least = steps.reduce(|one, other| match one.is_nan() || other.is_nan() {
+        true => f64::NAN,
+        false => one.min(other),
+    });
+    least.unwrap_or(f64::NAN)
 }
 
 /// Figures with their names, for a detail: `mcf 67, omnetpp 44`.

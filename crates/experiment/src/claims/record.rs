@@ -43,10 +43,13 @@ pub struct CheckedClaim {
     /// What the paper says.
     #[serde(flatten)]
     pub statement: Statement,
-    /// Stated or proxy.
+    /// Where its figure is from.
     pub kind: Kind,
     /// The measured figure; `None` when there is none.
     pub ours: Option<f64>,
+    /// Half of its 95 % confidence interval; `None` where nothing is left to chance, or one run alone was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<f64>,
     /// Whether the claim holds.
     pub holds: bool,
     /// What a reader must know.
@@ -57,7 +60,13 @@ pub struct CheckedClaim {
 impl CheckedClaim {
     /// A claim with its measured figure. The whole figure decides whether the claim holds; four significant
     /// digits are recorded.
-    pub(super) fn of(paper: Paper, claim: &Claim, ours: f64, note: String) -> Self {
+    pub(super) fn of(
+        paper: Paper,
+        claim: &Claim,
+        ours: f64,
+        interval: Option<f64>,
+        note: String,
+    ) -> Self {
         Self {
             paper,
             id: claim.id.clone(),
@@ -67,7 +76,8 @@ impl CheckedClaim {
             statement: claim.statement,
             kind: claim.kind,
             ours: ours.is_finite().then(|| rounded(ours)),
-            holds: claim.statement.holds(ours),
+            interval: interval.map(rounded),
+            holds: claim.statement.holds(ours, interval.unwrap_or(0.0)),
             note,
         }
     }
@@ -83,7 +93,7 @@ impl Record {
     /// What experiments with so many runs and modelled seconds found.
     pub fn new(runs: u32, hour_s: f64, lines: Vec<CheckedClaim>) -> Self {
         Self {
-            schema: 1,
+            schema: 2,
             runs,
             hour_s,
             lines,

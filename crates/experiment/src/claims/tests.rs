@@ -1,3 +1,5 @@
+use numaherd_quantity::statistics::Mean;
+
 use super::*;
 
 const HEAD: &str = "paper = \"dino\"\ntitle = \"a title\"\nabout = \"about it\"\n";
@@ -17,32 +19,38 @@ fn statement(keys: &str) -> Statement {
 
 #[test]
 fn a_figure_holds_within_its_tolerance_and_never_without_one() {
-    let point = statement("says = \"point\"\nfigure = 47\ntolerance = \"points\"");
-    assert!(point.holds(37.0) && point.holds(57.0) && !point.holds(57.1));
+    let point = statement("says = \"point\"\nfigure = 40");
+    assert!(point.holds(30.0, 0.0) && point.holds(50.0, 0.0) && !point.holds(50.1, 0.0));
     let most = statement("says = \"at-most\"\nfigure = 4");
-    assert!(most.holds(4.0) && most.holds(-9.0) && !most.holds(4.1));
+    assert!(most.holds(4.0, 0.0) && most.holds(-9.0, 0.0) && !most.holds(4.1, 0.0));
     let least = statement("says = \"at-least\"\nfigure = 4\ntolerance = 1\nwhy = \"chosen\"");
-    assert!(least.holds(3.0) && !least.holds(2.9));
+    assert!(least.holds(3.0, 0.0) && !least.holds(2.9, 0.0));
     let ranking = statement("says = \"ranking\"");
-    assert!(ranking.holds(0.1) && !ranking.holds(0.0));
+    assert!(ranking.holds(0.1, 0.0) && !ranking.holds(0.0, 0.0));
+    assert!(ranking.holds(0.3, 0.2) && !ranking.holds(0.2, 0.3));
     let all = [point, most, least, ranking];
-    assert!(all.iter().all(|statement| !statement.holds(f64::NAN)));
+    assert!(all.iter().all(|statement| !statement.holds(f64::NAN, 0.0)));
     assert_eq!(
         all.map(|statement| statement.to_string()),
-        ["47 ± 10", "at most 4", "at least 4 - 1", "so it is"]
+        ["40 ± 10", "at most 4", "at least 4 - 1", "so it is"]
     );
 }
 
 #[test]
 fn tolerances_depend_on_the_kind_of_figure() {
-    let of = |name: &str| match statement(&format!(
-        "says = \"point\"\nfigure = 40\ntolerance = \"{name}\""
+    let of = |(figure, name): (f64, &str)| match statement(&format!(
+        "says = \"point\"\nfigure = {figure}\ntolerance = \"{name}\""
     )) {
         Statement::Point { tolerance, .. } => tolerance,
         other => panic!("{other:?}"),
     };
-    let names = ["exact", "points", "ratio", "half", "double", "rounded"];
-    assert_eq!(names.map(of), [0.0, 10.0, 0.1, 20.0, 40.0, 2.0]);
+    let figures = [
+        (-40.0, "quarter"),
+        (80.0, "share"),
+        (20.0, "share"),
+        (40.0, "rounded"),
+    ];
+    assert_eq!(figures.map(of), [10.0, 10.0, 5.0, 2.0]);
 }
 
 #[test]
@@ -53,8 +61,8 @@ fn what_is_malformed_is_reported_with_file_line_and_key() {
             "claims.toml:5: claim[0].figure: it is missing",
         ),
         (
-            "says = \"point\"\nfigure = 1",
-            "claims.toml:10: claim[0].tolerance: it is missing",
+            "says = \"point\"\nfigure = 0",
+            "claims.toml:10: claim[0].tolerance: it is missing: a quarter of 0",
         ),
         (
             "says = \"point\"\nfigure = nan\ntolerance = 1",
@@ -77,7 +85,7 @@ fn what_is_malformed_is_reported_with_file_line_and_key() {
             "claims.toml:10: claim[0].figure: a ranking has none",
         ),
         (
-            "says = \"ranking\"\ntolerance = \"half\"",
+            "says = \"ranking\"\ntolerance = \"share\"",
             "claims.toml:10: claim[0].tolerance: a ranking has none",
         ),
         (
@@ -181,6 +189,34 @@ fn the_margin_of_an_order_is_its_least_step() {
     }
 }
 
+/// The jackknife of a mean is the mean's own interval.
+#[test]
+fn intervals_come_from_what_is_measured_without_each_run() {
+    let runs = [5.0, 1.0, 4.0, 2.5];
+    let mean = |runs: &[f64]| runs.iter().sum::<f64>() / runs.len() as f64;
+    let measured = |runs: &[f64]| {
+        let mut measured = Measured::new();
+        measured.order("a", [mean(runs), 1.0]);
+        measured
+    };
+    let without = |at: usize| {
+        let others = runs.iter().enumerate().filter(|&(other, _)| other != at);
+        measured(&others.map(|one| *one.1).collect::<Vec<_>>())
+    };
+    let claims = read(&file("says = \"ranking\"")).unwrap();
+    let judged = |count| {
+        let replicates: Vec<Measured> = (0..count).map(without).collect();
+        let measured = measured(&runs).with_replicates(&replicates);
+        claims.judge(&measured).unwrap().remove(0)
+    };
+    let expected = Mean::of(&runs).unwrap().half.unwrap();
+    let line = judged(runs.len());
+    assert_eq!((line.ours, line.holds), (Some(2.125), false));
+    assert!((line.interval.unwrap() - expected).abs() < 1e-2 * expected);
+    let of_two = judged(2);
+    assert_eq!((of_two.interval, of_two.holds), (None, true));
+}
+
 #[test]
 fn claims_about_traces_are_left_out_where_there_are_none() {
     let claims = read(&file("says = \"ranking\"\nruns-on = \"traces\"")).unwrap();
@@ -188,6 +224,16 @@ fn claims_about_traces_are_left_out_where_there_are_none() {
     assert!(claims.judge(&measured).is_err());
     measured.without_traces = Some("no lab".to_owned());
     assert_eq!(claims.judge(&measured).unwrap(), []);
+}
+
+#[test]
+fn what_was_fitted_or_cannot_fail_does_not_count() {
+    let kind = |kind: &str| {
+        let keys = format!("says = \"ranking\"\nkind = \"{kind}\"");
+        read(&file(&keys)).unwrap().claims[0].kind.counts()
+    };
+    let kinds = ["stated", "proxy", "required", "fitted", "certain"];
+    assert_eq!(kinds.map(kind), [true, true, true, false, false]);
 }
 
 /// The record can be renewed only by running the experiments; its words must not lag behind.
@@ -238,7 +284,7 @@ mod of_records {
             .claims
             .remove(0);
         id.clone_into(&mut claim.id);
-        CheckedClaim::of(paper, &claim, ours, String::new())
+        CheckedClaim::of(paper, &claim, ours, None, String::new())
     }
 
     fn record(lines: Vec<CheckedClaim>) -> Record {

@@ -52,10 +52,7 @@ const LAYOUTS: usize = 1000;
 /// # Errors
 /// A machine or program is unknown, or a run fails.
 pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
-    let effort = &Effort {
-        runs: effort.runs.div_ceil(4),
-        hour_s: effort.hour_s.min(HOUR_S),
-    };
+    let effort = &Effort::new(effort.runs.div_ceil(4), effort.hour_s.min(HOUR_S));
     let mut suites = dino::suites(effort)?;
     suites.extend(nmass::suites(effort)?);
     suites.extend(brm::suites(effort)?);
@@ -102,8 +99,7 @@ fn on_traces(traces: &Traces) -> Result<Measured> {
 /// A suite on the machine as it is described.
 fn as_described(suite: &Suite, effort: &Effort) -> Result<Measured> {
     let policies: Vec<_> = SEEDS.into_iter().chain([ADAPTIVE, BOUND]).collect();
-    let seeds: Vec<u64> = (0..u64::from(effort.runs)).collect();
-    let times = times(&suite.testbed, &suite.workloads, &policies, &seeds)?;
+    let times = times(&suite.testbed, &suite.workloads, &policies, &effort.seeds())?;
     let of = |policy: &str| mean(&times[policy]);
     let best = SEEDS.into_iter().min_by(|a, b| of(a).total_cmp(&of(b)));
     let best = best.expect("there are seeds");
@@ -123,7 +119,7 @@ fn as_described(suite: &Suite, effort: &Effort) -> Result<Measured> {
 /// The same where the world is another than described.
 fn perturbed(suite: &Suite, effort: &Effort) -> Result<Measured> {
     let mut all = Times::new();
-    for world in 0..u64::from(effort.runs) {
+    for world in effort.seeds() {
         let (testbed, workloads) = physics::perturbed(suite, world)?;
         for (policy, times) in times(&testbed, &workloads, &[ADAPTIVE, BOUND], &[world])? {
             all.entry(policy).or_default().extend(times);
@@ -198,10 +194,7 @@ mod tests {
 
     #[test]
     fn the_bound_is_at_most_the_time_under_linux_where_the_joint_oracle_takes_longer() {
-        let effort = Effort {
-            runs: 1,
-            hour_s: 60.0,
-        };
+        let effort = Effort::new(1, 60.0);
         let mut suites = dino::suites(&effort).unwrap();
         let suite = (suites.iter_mut().find(|suite| suite.name == "dino-mpi")).unwrap();
         suite.testbed = (suite.testbed).with(|settings| settings.oracle.layouts = 100);
@@ -217,10 +210,7 @@ mod tests {
     fn every_claim_has_a_figure_and_every_figure_a_claim() {
         let folder = tempfile::tempdir().unwrap();
         let traces = super::super::traces::made::all(folder.path());
-        let effort = Effort {
-            runs: 1,
-            hour_s: 6.0,
-        };
+        let effort = Effort::new(1, 6.0);
         let claims = Claims::built_in(Paper::Adaptive).unwrap();
         let lines = claims.judge(&measure(&effort, &traces).unwrap()).unwrap();
         assert_eq!(lines.len(), claims.claims.len());

@@ -107,13 +107,17 @@ impl Benchmark {
 /// The machine is unknown, or a run fails.
 pub fn measure(effort: &Effort) -> Result<Measured> {
     let testbed = Testbed::of(MACHINE)?;
+    effort.with_intervals(|effort| on(&testbed, effort))
+}
+
+fn on(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let cpus = testbed.hardware.topology().cpus().len() as u32;
     let mut measured = Measured::new();
     let mut seconds = [KERNEL, LINUX_BALANCING].map(|kernel| (kernel, Vec::new()));
     for benchmark in benchmarks(cpus) {
-        let workload = benchmark.workload(&testbed, effort)?;
+        let workload = benchmark.workload(testbed, effort)?;
         for (kernel, seconds) in &mut seconds {
-            let runs = testbed.runs(kernel, &workload, effort.runs)?;
+            let runs = testbed.runs(kernel, &workload, &effort.seeds())?;
             let ends: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
             seconds.push((benchmark.name, mean(&ends)));
         }
@@ -137,10 +141,7 @@ mod tests {
 
     #[test]
     fn every_claim_has_a_figure_and_every_figure_a_claim() {
-        let effort = Effort {
-            runs: 1,
-            hour_s: 30.0,
-        };
+        let effort = Effort::new(1, 30.0);
         let claims = Claims::built_in(Paper::Autonuma).unwrap();
         let lines = claims.judge(&measure(&effort).unwrap()).unwrap();
         assert!(lines.iter().all(|line| line.ours.is_some()));

@@ -32,8 +32,8 @@ use super::testbed::{Effort, Suite};
 pub fn measure(effort: &Effort) -> Result<Measured> {
     let setup = setup::Setup::new()?;
     let mut measured = factors::measure(&setup)?;
-    measured.append(micro::measure(&setup, effort)?);
-    measured.append(workloads::measure(&setup, effort)?);
+    measured.append(effort.with_intervals(|effort| micro::measure(&setup, effort))?);
+    measured.append(effort.with_intervals(|effort| workloads::measure(&setup, effort))?);
     measured.append(overhead::measure(&setup)?);
     measured.append(inference::measure(&setup, effort)?);
     Ok(measured)

@@ -12,9 +12,8 @@
 //! | [`sweep`] | §5.2, Fig 9: how many pages follow a thread |
 //! | [`sra`] | §4.1: which pages should follow a thread, on traces |
 //!
-//! Where the paper's words are weaker than its figure ("as much as", "up to"), the figure is a bound: the most
-//! that the paper saw is at most the most that exists. Claims are proxies where the paper does not print what
-//! it ran or what it measured.
+//! "As much as" and "up to" are figures of the largest. Claims are proxies where the paper does not print what it ran
+//! or what it measured.
 
 mod clones;
 mod cpu;
@@ -44,10 +43,11 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
     let mut measured = scenarios::measure(&testbed)?;
     measured.append(clones::measure(&testbed)?);
     measured.append(uma::measure()?);
-    measured.append(cpu::measure(&testbed, effort)?);
-    measured.append(mpi::measure(&testbed, effort)?);
-    measured.append(lamp::measure(&testbed, effort)?);
-    measured.append(sweep::measure(&testbed, effort)?);
+    let windows = sweep::testbeds(&testbed);
+    measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
+    measured.append(effort.with_intervals(|effort| mpi::measure(&testbed, effort))?);
+    measured.append(effort.with_intervals(|effort| lamp::measure(&testbed, effort))?);
+    measured.append(effort.with_intervals(|effort| sweep::measure(&testbed, &windows, effort))?);
     measured.append(where_recorded(sra::measure(traces))?);
     Ok(measured)
 }

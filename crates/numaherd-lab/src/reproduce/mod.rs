@@ -243,7 +243,7 @@ mod tests {
 
     /// One run of so many seconds.
     fn brief(hour_s: f64) -> Effort {
-        Effort { runs: 1, hour_s }
+        Effort::new(1, hour_s)
     }
 
     #[test]

@@ -33,8 +33,11 @@ const FAR: u32 = 4;
 /// A machine or program is unknown, or a run fails.
 pub fn measure(effort: &Effort) -> Result<Measured> {
     let testbed = Testbed::of(MACHINE)?;
+    let profiles = profiles(&testbed)?;
+    let profiled = workloads::profiled(&testbed, &profiles);
     let mut measured = mappings::measure(&testbed)?;
-    measured.append(workloads::measure(&testbed, effort)?);
+    measured.append(workloads::pressures(&profiles));
+    measured.append(effort.with_intervals(|effort| workloads::measure(&profiled, effort))?);
     Ok(measured)
 }
 

@@ -15,17 +15,19 @@ const WORDS: u16 = 52;
 fn group(line: &CheckedClaim) -> usize {
     match (line.statement, line.kind) {
         (_, Kind::Required) => 3,
+        (_, kind) if !kind.counts() => 4,
         (Statement::Ranking, _) => 1,
-        (_, Kind::Stated) => 0,
         (_, Kind::Proxy) => 2,
+        _ => 0,
     }
 }
 
-const GROUPS: [&str; 4] = [
+const GROUPS: [&str; 5] = [
     "figures and bounds that the paper states",
     "rankings",
     "proxies of figures and bounds",
     "what is required of `adaptive`",
+    "fitted or certain: says nothing",
 ];
 
 /// The groups of which there are lines, with their names.
@@ -90,15 +92,20 @@ fn figures(line: &CheckedClaim) -> (String, String) {
         Statement::Ranking => line.statement.to_string(),
         figure => with_unit(figure.to_string()),
     };
-    let ours = line.ours.map(|figure| with_unit(short(figure)));
+    let ours = line.ours.map(|figure| {
+        let interval = line.interval.map(|half| format!(" ± {}", short(half)));
+        with_unit(short(figure) + &interval.unwrap_or_default())
+    });
     (paper, ours.unwrap_or_else(|| "no figure".to_owned()))
 }
 
-/// `proxy`, or nothing for what the paper states or this project requires.
+/// `proxy`, `fitted` or `certain`, or nothing for what the paper states or this project requires.
 fn kind(line: &CheckedClaim) -> &'static str {
     match line.kind {
         Kind::Stated | Kind::Required => "",
         Kind::Proxy => "proxy",
+        Kind::Fitted => "fitted",
+        Kind::Certain => "certain",
     }
 }
 
@@ -167,7 +174,7 @@ pub fn page(record: &Record) -> Result<String> {
 }
 
 fn head(record: &Record) -> String {
-    let (points, share) = (Tolerance::Points.of(0.0), Tolerance::Half.of(100.0));
+    let quarter = Tolerance::Quarter.of(100.0);
     let (runs, hour) = (record.runs, record.hour_s);
     let mut text = format!(
         "\
@@ -182,14 +189,17 @@ chance in them ran {runs} times; those of a fixed time ran for {hour} modelled s
 
 **Stated**: the paper's text states the figure, the bound or the order. **Proxy**: the paper shows it only in
 a drawing, or does not print it at all; a figure from elsewhere or a choice of ours stands for it, and the note
-says which. **Required**: no paper says it; this project requires it of its own policy.
+says which. **Fitted**: a parameter of ours was chosen with the figure in sight. **Certain**: the claim follows from
+how the experiment is made, and cannot fail. Neither says anything of the model; both are counted by themselves.
+**Required**: no paper says it; this project requires it of its own policy.
 
-**When a claim holds.** A figure (`47 ± 10`) must be within its tolerance. A bound (`at most`, `at least`) may
-be exceeded by the tolerance that is shown with it, if any. An order must hold strictly; `ours` is then the
-margin, positive when the order is the paper's. Tolerances depend on the kind of figure: {points} points for
-figures in percent, {share} % of the figure for a slope, a factor of two for a count; claims that fit none of
-these (a correlation, a bound at zero) show their own. The programs' compilers and the modelled core differ from
-the papers': the size of an effect is compared, not its last digits.
+**When a claim holds.** A figure (`47 ± 11.75`) must be within {quarter} % of itself; a share within ten points as
+well, and a size that the paper computes within 5 %. Claims that this does not fit (a tie, a penalty, which is what
+exceeds 1) have a tolerance of their own, and the note has the reason. A bound (`at most`, `at least`) may be exceeded
+by the tolerance that is shown with it, if any; *as much as* is no bound, but the figure of the largest. An order
+holds when its margin, which is `ours`, is positive, and where chance is in it, when the margin's 95 % confidence
+interval excludes zero (`± `; delete-one jackknife over the runs). The programs' compilers and the
+modelled core differ from the papers': the size of an effect is compared, not its last digits.
 
 "
     );
@@ -228,7 +238,8 @@ mod tests {
             statement,
             kind: Kind::Stated,
             ours: ours.is_finite().then_some(ours),
-            holds: statement.holds(ours),
+            interval: None,
+            holds: statement.holds(ours, 0.0),
             note: String::new(),
         }
     }
@@ -251,6 +262,7 @@ mod tests {
         for (at, note) in [(1, "a note"), (2, "a note"), (3, "chosen by us")] {
             lines[at].note = note.to_owned();
         }
+        lines[2].interval = Some(0.123);
         lines[3].kind = Kind::Proxy;
         lines
     }

@@ -8,6 +8,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
+use numaherd_experiment::claims::Measured;
+use numaherd_experiment::statistics::mean;
 use numaherd_experiment::{OnModel, Ran, Trial, World};
 use numaherd_model::program::Phase;
 use numaherd_model::{Hardware, Job, Library, Options, Program, Until, alone};
@@ -34,6 +36,8 @@ pub struct Effort {
     pub runs: u32,
     /// Modelled seconds of experiments of a fixed time; 3600 in the papers.
     pub hour_s: f64,
+    /// A seed that is left out: see [`Effort::with_intervals`].
+    without: Option<u64>,
 }
 
 impl Effort {
@@ -41,12 +45,47 @@ impl Effort {
     pub const FULL: Self = Self {
         runs: 10,
         hour_s: 3600.0,
+        without: None,
     };
     /// For a first look: figures with chance in them are less accurate.
     pub const QUICK: Self = Self {
         runs: 2,
         hour_s: 900.0,
+        without: None,
     };
+
+    /// So many runs, and so many modelled seconds.
+    pub const fn new(runs: u32, hour_s: f64) -> Self {
+        Self {
+            runs,
+            hour_s,
+            without: None,
+        }
+    }
+
+    /// The seeds of the runs.
+    pub fn seeds(&self) -> Vec<u64> {
+        let seeds = 0..u64::from(self.runs);
+        seeds.filter(|&seed| Some(seed) != self.without).collect()
+    }
+
+    /// What an experiment measures, with the 95 % confidence interval of each margin, by the delete-one jackknife: the
+    /// experiment is made again without each of the runs. A [`Testbed`] runs what it ran before only once.
+    ///
+    /// # Errors
+    /// Those of `experiment`.
+    pub fn with_intervals(
+        &self,
+        experiment: impl Fn(&Self) -> Result<Measured>,
+    ) -> Result<Measured> {
+        let measured = experiment(self)?;
+        let left_out = |seed| {
+            let without = Some(seed);
+            experiment(&Self { without, ..*self })
+        };
+        let replicates = self.seeds().into_iter().map(left_out);
+        Ok(measured.with_replicates(&replicates.collect::<Result<Vec<_>>>()?))
+    }
 
     /// A part of the hour.
     pub fn part_of_hour(&self, part: f64) -> Until {
@@ -179,27 +218,31 @@ impl Testbed {
         })
     }
 
-    /// Runs under a policy with the seeds from 0, on all cores.
+    /// Runs under a policy, one with each seed, on all cores.
     ///
     /// # Errors
     /// As [`Testbed::run`].
-    pub fn runs(&self, policy: &str, workload: &Workload, count: u32) -> Result<Vec<Arc<Ran>>> {
-        let seeds = (0..u64::from(count)).into_par_iter();
-        seeds.map(|seed| self.run(policy, workload, seed)).collect()
+    pub fn runs(&self, policy: &str, workload: &Workload, seeds: &[u64]) -> Result<Vec<Arc<Ran>>> {
+        let seeds = seeds.par_iter();
+        seeds
+            .map(|&seed| self.run(policy, workload, seed))
+            .collect()
     }
 
-    /// Time of each job's work under a policy over the time of the same work alone, in one run.
+    /// Time of each job's work under a policy over the time of the same work alone, mean over the seeds.
     ///
     /// # Errors
     /// As [`Testbed::run`].
-    pub fn slowdowns(&self, policy: &str, workload: &Workload) -> Result<Vec<f64>> {
-        let ran = self.run(policy, workload, 0)?;
-        let each = ran.work.iter().zip(&workload.jobs);
-        let slowdown = each.map(|(work, job)| {
+    pub fn slowdowns(&self, policy: &str, workload: &Workload, seeds: &[u64]) -> Result<Vec<f64>> {
+        let runs = self.runs(policy, workload, seeds)?;
+        let slowdown = |(at, job): (usize, &Job)| {
             let alone = alone(&self.hardware, &job.program.phases[0], CpuId(0)).ns;
-            ran.seconds * 1e12 / work.instructions / alone
-        });
-        Ok(slowdown.collect())
+            mean(
+                runs.iter()
+                    .map(|ran| ran.seconds * 1e12 / ran.work[at].instructions / alone),
+            )
+        };
+        Ok(workload.jobs.iter().enumerate().map(slowdown).collect())
     }
 }
 

@@ -141,7 +141,7 @@ fn topology(setup: &Setup, effort: &Effort) -> Result<Measured> {
         ..setup.micro(THREADS, sizes, Memory::Node0)?
     };
     let wide = setup.micro(THREADS, sizes, Memory::Wide)?;
-    let under = |job: Job| setup.under(KERNEL, &[job], &[1.0], effort.runs);
+    let under = |job: Job| setup.under(KERNEL, &[job], &[1.0], &effort.seeds());
     let (narrow, wide) = (under(narrow)?, under(wide)?);
     let mut measured = Measured::new();
     measured.figure("fig6-slower", increase(wide.mean(), narrow.mean()));
@@ -162,7 +162,7 @@ fn schedulers(setup: &Setup, effort: &Effort) -> Result<Measured> {
             lists: set * MIB,
             shared: SHARED,
         })?];
-        let under = |policy| setup.under(policy, &jobs, &[1.0], effort.runs);
+        let under = |policy| setup.under(policy, &jobs, &[1.0], &effort.seeds());
         Ok(Row {
             best: setup.bindings(&jobs, &[1.0])?[0],
             kernel: under(KERNEL)?,

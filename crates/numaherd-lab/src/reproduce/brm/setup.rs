@@ -124,7 +124,7 @@ impl Setup {
         policy: &str,
         jobs: &[Job],
         per: &[f64],
-        runs: u32,
+        seeds: &[u64],
     ) -> Result<Sample> {
         let workload = Workload::new(jobs.to_vec(), Until::Completions(1));
         let time = |ran: &Ran| {
@@ -138,7 +138,7 @@ impl Setup {
             );
             Ok(mean(first.into_iter().map(|(job, time)| time / per[job])))
         };
-        let ran = self.testbed.runs(policy, &workload, runs)?;
+        let ran = self.testbed.runs(policy, &workload, seeds)?;
         let times = ran.iter().map(|ran| time(ran));
         Ok(Sample(times.collect::<Result<_>>()?))
     }
@@ -149,7 +149,7 @@ impl Setup {
     pub(super) fn bindings(&self, jobs: &[Job], per: &[f64]) -> Result<Vec<f64>> {
         let bound = self.distinct_bindings(jobs)?.into_par_iter();
         let mut times = bound
-            .map(|jobs| Ok(self.under(KERNEL, &jobs, per, 1)?.mean()))
+            .map(|jobs| Ok(self.under(KERNEL, &jobs, per, &[0])?.mean()))
             .collect::<Result<Vec<f64>>>()?;
         times.sort_by(f64::total_cmp);
         Ok(times)

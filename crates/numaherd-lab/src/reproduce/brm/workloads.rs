@@ -44,7 +44,7 @@ impl Row {
     fn of(setup: &Setup, name: &'static str, effort: &Effort) -> Result<Self> {
         let jobs = jobs(name, Memory::Wide)?;
         let alone = alone(setup, &jobs, name)?;
-        let under = |policy| setup.under(policy, &jobs, &alone, effort.runs);
+        let under = |policy| setup.under(policy, &jobs, &alone, &effort.seeds());
         let bindings = setup.bindings(&jobs, &alone)?;
         Ok(Self {
             name,
@@ -96,7 +96,7 @@ fn alone(setup: &Setup, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
     }
     let alone = |job| {
         Ok(setup
-            .under(KERNEL, std::slice::from_ref(job), &[1.0], 1)?
+            .under(KERNEL, std::slice::from_ref(job), &[1.0], &[0])?
             .mean())
     };
     jobs.iter().map(alone).collect()

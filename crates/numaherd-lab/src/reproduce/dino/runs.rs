@@ -49,7 +49,7 @@ impl Runs {
         effort: &Effort,
     ) -> Result<Self> {
         let workload = on_old_linux(workload);
-        let ran = testbed.runs(policy, &workload, effort.runs)?;
+        let ran = testbed.runs(policy, &workload, &effort.seeds())?;
         let jobs = 0..workload.jobs.len();
         let times = jobs.clone().map(|job| {
             let of_run = |one| {

@@ -19,13 +19,21 @@ const WINDOWS: [u64; 4] = [16, 64, 4096, 16384];
 /// Part of an hour for which the workload is observed.
 const OF_AN_HOUR: f64 = 1.0 / 6.0;
 
-pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
+/// The machine with each of the windows.
+pub(super) fn testbeds(testbed: &Testbed) -> [Testbed; WINDOWS.len()] {
+    WINDOWS.map(|window| testbed.with(|settings| settings.paging.window_pages = window))
+}
+
+pub(super) fn measure(
+    testbed: &Testbed,
+    windows: &[Testbed; WINDOWS.len()],
+    effort: &Effort,
+) -> Result<Measured> {
     let workload = Workload::new(cpu::jobs(&PROGRAMS)?, effort.part_of_hour(OF_AN_HOUR));
     let whole = Runs::of(testbed, "dino+whole-set", &workload, &pace, effort)?;
     let mut gains = Vec::new();
-    for window in WINDOWS {
-        let testbed = testbed.with(|settings| settings.paging.window_pages = window);
-        let runs = Runs::of(&testbed, "dino", &workload, &pace, effort)?;
+    for testbed in windows {
+        let runs = Runs::of(testbed, "dino", &workload, &pace, effort)?;
         gains.push(mean(runs.improvements(&whole)));
     }
     let [of_16, _, of_4096, _] = gains[..] else {

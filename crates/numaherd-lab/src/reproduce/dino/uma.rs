@@ -45,7 +45,8 @@ pub(super) fn measure() -> Result<Measured> {
     let testbed = Testbed::of(MACHINE)?;
     let workloads = workloads(Until::Time(Duration::from_secs(SECONDS)))?;
     let behind = |(_, workload): &(&str, Workload)| {
-        let slowdown = |policy| -> Result<f64> { Ok(mean(testbed.slowdowns(policy, workload)?)) };
+        let slowdown =
+            |policy| -> Result<f64> { Ok(mean(testbed.slowdowns(policy, workload, &[0])?)) };
         let best = slowdown("oracle")?;
         let behind = |policy| Ok::<f64, anyhow::Error>(increase(slowdown(policy)?, best));
         Ok((behind("di-plain")?, behind(KERNEL)?))

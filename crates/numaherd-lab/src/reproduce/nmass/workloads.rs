@@ -13,7 +13,7 @@ use numaherd_model::{Factors, Job, Placed, alone, steady};
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
-use super::{FAR, NEAR, profiles};
+use super::{FAR, NEAR};
 use crate::reproduce::testbed::{Effort, Testbed, Workload, improvement, phase, program};
 
 /// Table 2, by the programs' own names.
@@ -66,7 +66,9 @@ impl Outcome {
     fn of(testbed: &Testbed, workload: usize, map: String, effort: &Effort) -> Result<Self> {
         let run = with_map(workload, &map, effort)?;
         let under = |policy| -> Result<Slowdowns> {
-            let slowdowns = testbed.slowdowns(policy, &run)?.into_iter();
+            let slowdowns = testbed
+                .slowdowns(policy, &run, &effort.seeds())?
+                .into_iter();
             Ok(slowdowns.map(|slowdown| 100.0 * (slowdown - 1.0)).collect())
         };
         Ok(Self {
@@ -182,9 +184,8 @@ pub(super) fn profiled(testbed: &Testbed, profiles: &[super::Profiled]) -> Testb
     })
 }
 
+/// What the schedulers show on the machine that knows the programs.
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    let profiles = profiles(testbed)?;
-    let testbed = profiled(testbed, &profiles);
     let cases: Vec<(usize, String)> = (1..=WORKLOADS.len())
         .flat_map(|number| {
             let maps = maps(programs(number).count()).into_iter();
@@ -193,16 +194,15 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         .collect();
     let outcomes = cases
         .into_par_iter()
-        .map(|(workload, map)| Outcome::of(&testbed, workload, map, effort))
+        .map(|(workload, map)| Outcome::of(testbed, workload, map, effort))
         .collect::<Result<Vec<_>>>()?;
-    let mut measured = pressures(&profiles);
-    measured.append(influence_of_locality(&outcomes));
+    let mut measured = influence_of_locality(&outcomes);
     measured.append(on_one_processor(&outcomes));
     Ok(measured)
 }
 
 /// Fig 9: the sum of the programs' miss rates alone.
-fn pressures(profiles: &[super::Profiled]) -> Measured {
+pub(super) fn pressures(profiles: &[super::Profiled]) -> Measured {
     let totals = WORKLOADS.map(|names| {
         let profile = |name| profiles.iter().find(|one| one.name == name);
         let own = names.split(' ').filter_map(profile);
