@@ -14,6 +14,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::apart::Apart;
+
 /// Modelled time over which windows are kept, in picoseconds: far more than cores are apart.
 const KEPT_PS: u64 = 500_000_000;
 /// Fewest and most windows kept.
@@ -33,7 +35,7 @@ pub(crate) struct Channel {
     windows: Box<[AtomicU64]>,
     /// A run of windows known to be full, so that a request need not try each. Windows never
     /// become less full, so the note stays true.
-    full: AtomicU64,
+    full: Apart<AtomicU64>,
 }
 
 impl Channel {
@@ -49,7 +51,7 @@ impl Channel {
             places,
             window_ps,
             windows: (0..windows).map(|_| AtomicU64::new(0)).collect(),
-            full: AtomicU64::new(0),
+            full: Apart(AtomicU64::new(0)),
         }
     }
 
@@ -57,7 +59,7 @@ impl Channel {
     #[inline]
     pub(crate) fn wait(&self, time_ps: u64) -> u64 {
         let own = time_ps / self.window_ps;
-        let note = self.full.load(Relaxed);
+        let note = self.full.0.load(Relaxed);
         let (noted, count) = (note >> COUNT_BITS, note & ((1 << COUNT_BITS) - 1));
         let mut window = own;
         let mut run_start = own;
@@ -114,6 +116,7 @@ impl Channel {
             own
         };
         self.full
+            .0
             .store(from << COUNT_BITS | (until - from), Relaxed);
     }
 }

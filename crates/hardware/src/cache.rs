@@ -92,6 +92,18 @@ impl PrivateCache {
         Some(State::of(word))
     }
 
+    /// The state of a line that is the most recent of its set.
+    #[inline]
+    pub(crate) fn most_recent(&mut self, line: u64) -> Option<State> {
+        let first = self.set(line)[0];
+        holds(first, line << 2).then(|| State::of(first))
+    }
+
+    /// Number of sets.
+    pub(crate) fn sets(&self) -> u64 {
+        (self.words.len() / self.ways) as u64
+    }
+
     /// Puts a line in, as the most recent of its set; the least recent falls out. The line must
     /// not be in yet.
     #[inline]

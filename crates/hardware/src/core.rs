@@ -3,11 +3,15 @@
 //! A core belongs to one host thread at a time and takes no locks on a hit. The private caches of
 //! SMT siblings are the exception: they are one's and the other's, behind a lock.
 
+mod counts;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use self::counts::Counts;
 use crate::TlbManagement;
 use crate::cache::{Caches, State};
 use crate::config::picoseconds;
+use crate::front::Front;
 use crate::machine::{Inbox, Machine, Message, Reply, Source};
 use crate::mmu::{Fill, Lookup, Mmu};
 use crate::page::Page;
@@ -70,47 +74,6 @@ pub struct Translation {
     pub stalled_ps: u64,
 }
 
-/// What a core has done. All counts only grow.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
-    /// Data accesses.
-    pub accesses: u64,
-    /// Of these, stores.
-    pub stores: u64,
-    /// Accesses whose line the first-level cache did not have.
-    pub l1_miss: u64,
-    /// Accesses that the private caches did not satisfy: requests to the last-level cache.
-    pub llc_access: u64,
-    /// Stores that had the data in a private cache and asked for the right to write it.
-    pub upgrade: u64,
-    /// Lines fetched from memory on demand.
-    pub llc_miss: u64,
-    /// Lines fetched from memory by the prefetcher.
-    pub prefetch: u64,
-    /// Of both, from the core's own node.
-    pub dram_local: u64,
-    /// Of both, from other nodes.
-    pub dram_remote: u64,
-    /// Of both, from each node.
-    pub fetches_from: Vec<u64>,
-    /// Dirty lines written back to memory because of this core's accesses.
-    pub writeback: u64,
-    /// Lines that came dirty out of another domain's cache.
-    pub dirty_transfer: u64,
-    /// Copies in other cores' caches dropped because of stores of this core.
-    pub invalidation: u64,
-    /// Accesses to addresses outside every node; left out of the model.
-    pub outside_memory: u64,
-}
-
-impl Counts {
-    /// Demand requests that left the private caches: for lines, and for the right to write them (BRM
-    /// §3.1: λ).
-    pub fn uncore_requests(&self) -> u64 {
-        self.llc_access + self.upgrade
-    }
-}
-
 /// One core of a [`Machine`], or with SMT one thread of a core.
 #[derive(Debug)]
 pub struct Core {
@@ -133,10 +96,13 @@ struct Thread {
     core: usize,
     domain: usize,
     node: usize,
+    line_shift: u32,
     inbox: Arc<Inbox>,
     mmu: Option<Mmu>,
     l2_ps: u64,
     prefetcher: Option<Prefetcher>,
+    /// Set when [`Core::hits`] may say so.
+    front: Option<Front>,
     clock: Clock,
     counts: Counts,
 }
@@ -154,12 +120,14 @@ impl Core {
             core: config.physical_core(core),
             domain: config.domain_of_core[core],
             node: config.node_of_core(core),
+            line_shift: machine.line_shift,
             inbox: machine.inbox(config.physical_core(core)),
             mmu: config.tlb.as_ref().map(Mmu::new),
             l2_ps: config.l2.map_or(0, |l2| picoseconds(l2.hit_ns)),
             prefetcher: config
                 .prefetch
                 .map(|shape| Prefetcher::new(shape, config.line_bytes)),
+            front: None,
             clock: Clock::new(config, machine.siblings(core)),
             counts: Counts {
                 fetches_from: vec![0; config.nodes()],
@@ -171,6 +139,36 @@ impl Core {
             None => Private::Own(Caches::new(config)),
         };
         Self { private, thread }
+    }
+
+    /// From here on, [`Core::hits`] knows hits by their virtual addresses. Does nothing where translations count
+    /// (the order of use of TLBs changes with each), or where siblings change the private caches.
+    pub fn know_hits(&mut self) {
+        if let (Private::Own(caches), None) = (&self.private, &self.thread.mmu) {
+            let line_bytes = 1 << self.thread.line_shift;
+            self.thread.front = Front::new(caches.l1.sets(), line_bytes);
+        }
+    }
+
+    /// Makes a data access of `bytes` bytes, at least one, if it is known by its virtual address alone to hit, and to
+    /// change nothing but the counts. Otherwise nothing is done, and false is returned: call [`Core::access`].
+    #[inline]
+    pub fn hits(&mut self, virtual_address: u64, bytes: u64, store: bool) -> bool {
+        let thread = &mut self.thread;
+        let hits = match &thread.front {
+            Some(front) => front.holds(virtual_address, bytes, store) && !thread.inbox.is_pending(),
+            None => false,
+        };
+        thread.counts.accesses += u64::from(hits);
+        thread.counts.stores += u64::from(hits & store);
+        hits
+    }
+
+    /// Virtual addresses may mean something else from here on: another process runs, or pages were moved.
+    pub fn forget_addresses(&mut self) {
+        if let Some(front) = &mut self.thread.front {
+            front.forget();
+        }
     }
 
     /// Makes a data access. `detail` is asked for only beyond the first-level cache; None means
@@ -288,15 +286,22 @@ impl Thread {
     ) -> Option<Miss> {
         if self.inbox.is_pending() {
             self.read_messages(caches);
+            if let Some(front) = &mut self.front {
+                front.forget();
+            }
         }
         self.counts.accesses += 1;
         self.counts.stores += u64::from(access.store);
         let line = access.physical_address >> machine.line_shift;
-        match caches.l1.find(line) {
+        let miss = match caches.l1.find(line) {
             Some(State::Modified) => None,
             Some(_) if !access.store => None,
             state => self.beyond_first_level(caches, machine, access, line, state, detail()),
+        };
+        if let Some(front) = &mut self.front {
+            front.note(access.virtual_address, caches.l1.most_recent(line));
         }
+        miss
     }
 
     /// Makes an access for which the first-level cache has no line, or one in a state that does not do.
@@ -445,6 +450,7 @@ impl Thread {
         issue: u64,
     ) -> (u64, Option<Fetch>) {
         self.counts.llc_access += 1;
+        machine.will_request(line);
         self.inbox.gets_line();
         let prefetched = self
             .prefetcher

@@ -5,6 +5,7 @@
 //! hits at 15 ns, no prefetcher.
 
 mod any_sequences;
+mod known_hits;
 mod residency;
 mod siblings;
 mod translations;

@@ -29,12 +29,14 @@
 //! queueing alone, which is less than measured machines show (conflicts between banks, turns between
 //! reads and writes): they add some 0.4 of the unloaded latency towards full load.
 
+mod apart;
 mod bandwidth;
 mod cache;
 mod config;
 mod core;
 mod directory;
 mod error;
+mod front;
 mod ipm;
 mod llc;
 mod machine;

@@ -17,13 +17,15 @@ const LINE_SHIFT: u32 = 17;
 const DIRTY: u64 = 1;
 const LOW_BITS: u64 = (1 << LINE_SHIFT) - 1;
 
-/// Most locks of a cache.
+/// Most locks of a cache; a power of two.
 const SHARDS: u64 = 1024;
 
 pub(crate) struct Llc {
     index: SetIndex,
     ways: usize,
+    /// As many as a power of two; a set is in the one that the lowest bits of its index name.
     shards: Vec<Mutex<Box<[u64]>>>,
+    shard_bits: u32,
 }
 
 /// A line in the cache, seen under its set's lock.
@@ -74,7 +76,8 @@ impl Vacancy<'_> {
 impl Llc {
     pub(crate) fn new(shape: &config::Cache, line_bytes: u64) -> Self {
         let sets = shape.bytes / line_bytes / shape.ways as u64;
-        let shards = sets.min(SHARDS);
+        let shard_bits = sets.min(SHARDS).ilog2();
+        let shards = 1 << shard_bits;
         let words = usize::try_from(sets.div_ceil(shards)).expect("fits into memory") * shape.ways;
         Self {
             index: SetIndex::new(sets),
@@ -82,6 +85,7 @@ impl Llc {
             shards: (0..shards)
                 .map(|_| Mutex::new(vec![0; words].into_boxed_slice()))
                 .collect(),
+            shard_bits,
         }
     }
 
@@ -105,15 +109,16 @@ impl Llc {
         then: impl FnOnce(Result<Entry<'_>, Vacancy<'_>>, T) -> R,
     ) -> R {
         let index = self.index.of(line);
-        let shard = &self.shards[index % self.shards.len()];
-        let start = index / self.shards.len() * self.ways;
+        let shard = &self.shards[index & (self.shards.len() - 1)];
+        let start = (index >> self.shard_bits) * self.ways;
         let mut words = shard.lock().unwrap_or_else(PoisonError::into_inner);
         let set = &mut words[start..start + self.ways];
         let also = read();
-        // A line number is never mistaken for an empty place: that has no holder.
+        // The low bits of a word in use are not 0, so that an empty place is not taken for line 0.
+        let key = line << LINE_SHIFT;
         let way = set
             .iter()
-            .position(|&word| word >> LINE_SHIFT == line && word & LOW_BITS != 0);
+            .position(|&word| (word ^ key).wrapping_sub(1) < LOW_BITS);
         match way {
             Some(way) => {
                 let word = set[way];

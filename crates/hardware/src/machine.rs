@@ -20,6 +20,7 @@
 //! private cache keeps writing while the last-level cache has dropped it is written back once. A
 //! line shared clean between domains is always fetched from memory.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -118,8 +119,10 @@ pub(crate) enum Message {
     Drop(u64),
 }
 
-/// Messages to a core.
+/// Messages to a core. Its owner looks at it with every access, so nothing else is in its lines of the host's
+/// caches.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Inbox {
     /// Whether the core has ever got a line: one that has not need not be told to drop any.
     has_lines: AtomicBool,
@@ -251,6 +254,13 @@ impl Machine {
             Arc::clone(&self.doing[thread]),
             others,
         ))
+    }
+
+    /// Reads what [`Machine::request`] will read of the line. The host then waits for it together with what it
+    /// waits for already, such as the program's own data, and not after it: no read overtakes a lock.
+    #[inline]
+    pub(crate) fn will_request(&self, line: u64) {
+        black_box(self.directory.holder(line));
     }
 
     /// Gets a line that is not in the core's private caches.

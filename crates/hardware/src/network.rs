@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use numaherd_topology::{NoWay, ways};
 
 use crate::HardwareError;
+use crate::apart::Apart;
 use crate::bandwidth::Channel;
 use crate::config::{Config, picoseconds, picoseconds_per_line};
 
@@ -20,7 +21,7 @@ pub(crate) struct Network {
     /// Links on the way from a node to a node, in order.
     ways: Vec<Vec<usize>>,
     /// Lines that went from a node to a node so far.
-    carried: Vec<AtomicU64>,
+    carried: Vec<Apart<AtomicU64>>,
 }
 
 impl Network {
@@ -50,7 +51,7 @@ impl Network {
             ways: ways(config.nodes(), &config.links)
                 .map_err(|NoWay { from, to }| HardwareError::NoRoute { from, to })?,
             carried: (0..config.nodes() * config.nodes())
-                .map(|_| AtomicU64::new(0))
+                .map(|_| Apart::default())
                 .collect(),
         })
     }
@@ -83,13 +84,13 @@ impl Network {
     pub(crate) fn carried(&self) -> Vec<u64> {
         self.carried
             .iter()
-            .map(|lines| lines.load(Relaxed))
+            .map(|lines| lines.0.load(Relaxed))
             .collect()
     }
 
     #[inline]
     fn cross(&self, from: usize, to: usize, time_ps: u64, mut wait: u64) -> u64 {
-        self.carried[from * self.nodes + to].fetch_add(1, Relaxed);
+        self.carried[from * self.nodes + to].0.fetch_add(1, Relaxed);
         for &link in &self.ways[from * self.nodes + to] {
             wait += self.links[link].wait(time_ps + wait);
         }

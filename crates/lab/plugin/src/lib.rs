@@ -46,6 +46,9 @@ use numaherd_hardware::Access;
 use numaherd_trace::Event;
 use qemu_plugin_sys as sys;
 use qemu_plugin_sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS;
+use qemu_plugin_sys::qemu_plugin_mem_rw::{
+    QEMU_PLUGIN_MEM_R, QEMU_PLUGIN_MEM_RW, QEMU_PLUGIN_MEM_W,
+};
 
 use crate::arguments::{Accesses, Arguments};
 use crate::layout::Nop;
@@ -178,24 +181,22 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
                     nop as usize as *mut c_void,
                 );
             }
-            let access_callback = if recorded_here {
-                let behind = count - index - 1;
-                Some((recorded as AccessCallback, behind as *mut c_void))
-            } else if accesses {
-                let address = sys::qemu_plugin_insn_vaddr(instruction);
-                Some((accessed as AccessCallback, address as *mut c_void))
-            } else {
-                None
-            };
-            if let Some((callback, data)) = access_callback {
-                let all = sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW;
+            let on = |which, callback: AccessCallback, data: *mut c_void| {
                 sys::qemu_plugin_register_vcpu_mem_cb(
                     instruction,
                     Some(callback),
                     QEMU_PLUGIN_CB_NO_REGS,
-                    all,
+                    which,
                     data,
                 );
+            };
+            if recorded_here {
+                let behind = count - index - 1;
+                on(QEMU_PLUGIN_MEM_RW, recorded, behind as *mut c_void);
+            } else if accesses {
+                let address = sys::qemu_plugin_insn_vaddr(instruction) as *mut c_void;
+                on(QEMU_PLUGIN_MEM_R, accessed::<false>, address);
+                on(QEMU_PLUGIN_MEM_W, accessed::<true>, address);
             }
         }
     }
@@ -220,8 +221,8 @@ unsafe fn nop_of(instruction: *mut sys::qemu_plugin_insn) -> Option<Nop> {
     Nop::decode(&bytes)
 }
 
-/// A data access was made.
-unsafe extern "C" fn accessed(
+/// A load, or a store, was made.
+unsafe extern "C" fn accessed<const STORE: bool>(
     vcpu: c_uint,
     info: sys::qemu_plugin_meminfo_t,
     address: u64,
@@ -230,11 +231,14 @@ unsafe extern "C" fn accessed(
     let plugin = plugin();
     // SAFETY: on this vCPU's thread; `info` is valid during this callback.
     unsafe {
-        let store = sys::qemu_plugin_mem_is_store(info);
         let Some(state) = plugin.vcpu(vcpu) else {
             return;
         };
-        if state.repeats(address, store, plugin.line_shift()) {
+        if state.repeats(address, STORE) {
+            return;
+        }
+        let bytes = 1 << sys::qemu_plugin_mem_size_shift(info);
+        if plugin.hits(state, address, bytes, STORE) {
             return;
         }
         let place = sys::qemu_plugin_get_hwaddr(info, address);
@@ -243,15 +247,14 @@ unsafe extern "C" fn accessed(
             return;
         }
         let physical_address = sys::qemu_plugin_hwaddr_phys_addr(place);
-        let value = || (!store).then(|| loaded(info)).flatten();
+        let value = || if STORE { None } else { loaded(info) };
         let first = Access {
             virtual_address: address,
             physical_address,
-            store,
+            store: STORE,
         };
         plugin.translate(state, first);
         plugin.access(state, first, instruction as u64, value);
-        let bytes = 1 << sys::qemu_plugin_mem_size_shift(info);
         if let Some(second) = plugin.second_line(first, bytes) {
             plugin.access(state, second, instruction as u64, || None);
         }

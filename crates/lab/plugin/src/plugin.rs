@@ -15,6 +15,7 @@ mod resident;
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -46,6 +47,11 @@ const MOST_MEMORY_BYTES: u64 = 1 << 46;
 
 /// Host time between two flushes of a vCPU's translations.
 const BETWEEN_FLUSHES: Duration = Duration::from_millis(50);
+
+/// Bytes from one vCPU's words to the next one's: what translated code counts in has lines of the host's caches to
+/// itself, and it is found by a shift.
+const WORDS_BYTES: usize = 128;
+const _: () = assert!(size_of::<Words>() <= WORDS_BYTES);
 
 /// Why the plugin cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +93,7 @@ enum GateError {
     Clock(#[from] Disobeyed),
 }
 
+#[repr(align(128))]
 struct Cell(UnsafeCell<Option<Vcpu>>);
 
 // SAFETY: each is used by its vCPU's thread only, or while no vCPU runs.
@@ -151,8 +158,8 @@ impl Plugin {
             ..Header::for_machine(vcpus as u64, config.nodes() as u64)
         };
         let shared = Shared::map(&arguments.shm, header)?;
-        // SAFETY: a scoreboard with a `Words` for each vCPU.
-        let score = unsafe { sys::qemu_plugin_scoreboard_new(size_of::<Words>()) };
+        // SAFETY: a scoreboard with room for a `Words` for each vCPU.
+        let score = unsafe { sys::qemu_plugin_scoreboard_new(WORDS_BYTES) };
         let word = |offset| sys::qemu_plugin_u64 { score, offset };
         Ok(Self {
             id,
@@ -183,10 +190,6 @@ impl Plugin {
 
     pub fn accesses(&self) -> Accesses {
         self.arguments.accesses
-    }
-
-    pub fn line_shift(&self) -> u32 {
-        self.line_shift
     }
 
     /// Where translated code counts units, kernel instructions and, while recording, user ones.
@@ -245,6 +248,17 @@ impl Plugin {
             // SAFETY: the vCPU runs, so its words exist, and this is its thread.
             unsafe { sys::qemu_plugin_u64_add(self.units, vcpu as c_uint, units) };
         }
+    }
+
+    /// Whether an access is known by its virtual address to hit, and is counted (see [`Vcpu::hits`]).
+    #[inline]
+    pub fn hits(&self, state: &mut Vcpu, address: u64, bytes: u64, store: bool) -> bool {
+        let Some(word) = state.kernel_word else {
+            return false;
+        };
+        // SAFETY: `gate_has_moved` says why the word stays where it is; only this thread counts there.
+        let kernel = unsafe { word.as_ptr().read_volatile() };
+        state.hits(address, bytes, store, kernel)
     }
 
     /// Makes an access and does what follows from it.
@@ -475,12 +489,16 @@ impl Plugin {
                 let state = unsafe { &mut *cell.0.get() };
                 let state = state.get_or_insert_with(|| Vcpu::new(machine, number));
                 state.space = None;
+                state.core.forget_addresses();
                 if number < running_vcpus() {
                     let (_, words) = self.fold(state);
+                    // QEMU moves its words only when it starts further vCPUs, and all that the machine has run by
+                    // now.
+                    state.kernel_word =
+                        NonNull::new(recorded::address_of(self.kernel, number).cast_mut());
                     state.switch(words, self.shared.running(number), &self.threads[number]);
                     if self.recording.is_some() {
-                        // SAFETY: QEMU moves its words only when it starts further vCPUs, and all that
-                        // the machine has run by now. Nobody else counts in this one.
+                        // SAFETY: as above, and nobody else counts in this one.
                         state.recorder =
                             Some(unsafe { Recorder::new(recorded::address_of(self.user, number)) });
                     }

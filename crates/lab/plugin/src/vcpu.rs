@@ -9,6 +9,7 @@
 //! then what the word shows less the units of waiting, plus what was folded up before.
 
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -77,6 +78,11 @@ pub struct Vcpu {
     /// Line of the last access by virtual address, and whether it was written.
     last_line: u64,
     last_written: bool,
+    line_shift: u32,
+    /// Where translated code counts kernel instructions, once that is known.
+    pub kernel_word: Option<NonNull<u64>>,
+    /// Kernel instructions when addresses were last forgotten.
+    kernel: u64,
     /// Accesses to the same line as the one before, loads and stores.
     repeated: [u64; 2],
     unmodelled: u64,
@@ -98,9 +104,11 @@ impl Vcpu {
     /// vCPU `number` with a fresh core. `words` are as they are now.
     pub fn new(machine: &Machine, number: usize) -> Self {
         let config = machine.config();
+        let mut core = Core::new(machine, number);
+        core.know_hits();
         Self {
             number,
-            core: Core::new(machine, number),
+            core,
             ps_per_instruction: config.picoseconds_per_instruction,
             core_mhz: config.core_mhz,
             instructions: 0,
@@ -108,6 +116,9 @@ impl Vcpu {
             rest_ps: 0,
             last_line: NO_LINE,
             last_written: false,
+            line_shift: config.line_bytes.trailing_zeros(),
+            kernel_word: None,
+            kernel: 0,
             repeated: [0; 2],
             unmodelled: 0,
             thread: (0, 0),
@@ -144,8 +155,8 @@ impl Vcpu {
     /// accesses, one of them is taken for a hit on the old place. So is one whose line an SMT sibling has
     /// driven out, or been told to drop, in between.
     #[inline]
-    pub fn repeats(&mut self, address: u64, store: bool, line_shift: u32) -> bool {
-        let line = address >> line_shift;
+    pub fn repeats(&mut self, address: u64, store: bool) -> bool {
+        let line = address >> self.line_shift;
         if line == self.last_line && (!store || self.last_written) && !self.core.has_messages() {
             self.repeated[usize::from(store)] += 1;
             return true;
@@ -153,6 +164,19 @@ impl Vcpu {
         self.last_line = line;
         self.last_written = store;
         false
+    }
+
+    /// Whether the model knows this access for a hit by its virtual address, and has counted it.
+    ///
+    /// Such knowledge ends where the kernel has run: only the kernel changes what addresses mean.
+    #[inline]
+    pub fn hits(&mut self, address: u64, bytes: u64, store: bool, kernel: u64) -> bool {
+        if kernel != self.kernel {
+            self.kernel = kernel;
+            self.core.forget_addresses();
+            return false;
+        }
+        self.core.hits(address, bytes, store)
     }
 
     /// Counts an access that cannot be modelled.
@@ -360,15 +384,15 @@ mod tests {
     #[test]
     fn repeated_accesses_are_counted_without_the_model() {
         let mut vcpu = Vcpu::new(&machine(), 0);
-        assert!(!vcpu.repeats(0x1000, false, 6));
-        assert!(vcpu.repeats(0x1008, false, 6));
+        assert!(!vcpu.repeats(0x1000, false));
+        assert!(vcpu.repeats(0x1008, false));
         assert!(
-            !vcpu.repeats(0x1008, true, 6),
+            !vcpu.repeats(0x1008, true),
             "the first store must be modelled"
         );
-        assert!(vcpu.repeats(0x1010, true, 6));
-        assert!(vcpu.repeats(0x1010, false, 6));
-        assert!(!vcpu.repeats(0x1040, false, 6));
+        assert!(vcpu.repeats(0x1010, true));
+        assert!(vcpu.repeats(0x1010, false));
+        assert!(!vcpu.repeats(0x1040, false));
         assert_eq!(vcpu.repeated, [2, 1]);
     }
 }
