@@ -6,7 +6,7 @@
 //! Reader: crates/experiment/src/scenario/read.rs
 #![cfg_attr(feature = "fuzz", no_main)]
 
-use numaherd_experiment::in_lab::Copy;
+use numaherd_experiment::in_lab::Placeholders;
 use numaherd_experiment::scenario::{Count, Cpus, MOST_REPEATS, until_in_words};
 use numaherd_experiment::{Scenario, World};
 use numaherd_model::Until;
@@ -57,11 +57,8 @@ fn accepted(scenario: &Scenario, world: World) {
                     .command
                     .as_ref()
                     .expect("the lab runs something");
-                let copy = Copy {
-                    number: 0,
-                    dir: "/",
-                };
-                assert!(!command.words(copy, program.placement(0))[0].is_empty());
+                let placeholders = Placeholders { copy: 0, dir: "/" };
+                assert!(!command.words(placeholders, program.placement(0))[0].is_empty());
             }
             World::Model | World::Trace => assert!(!program.profile.is_empty()),
         }

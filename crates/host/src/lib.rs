@@ -28,6 +28,7 @@ mod affinity;
 pub mod agent;
 mod assignments;
 mod batch_size;
+mod cgroup_moves;
 mod counters;
 mod cpusets;
 mod doctor;
@@ -72,6 +73,7 @@ mod users;
 pub mod vm;
 
 pub use agent::{AgentNews, AgentOptions, GuestAgent, GuestTags};
+pub use cgroup_moves::CgroupMoves;
 pub use doctor::{Doctor, EventCheck, Finding, MOVING, PLACING, Verdict, doctor, signals};
 pub use error::HostError;
 pub use events::EventTable;

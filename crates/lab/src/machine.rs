@@ -55,6 +55,29 @@ pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
     Ok(shape)
 }
 
+/// Checks that a machine's nodes together have no more memory than the host, `host_mib`.
+///
+/// # Errors
+/// [`Error::Shape`] where they have.
+pub fn fits(machine: &Machine, shape: &Shape, host_mib: u64) -> Result<()> {
+    let own = shape.memory_mib();
+    if own <= host_mib {
+        return Ok(());
+    }
+    let reason = format!(
+        "its nodes have {own} MiB of memory together, and there are {host_mib} MiB here; lower \
+         shape.memory_per_node_mib in its file"
+    );
+    Err(refused(machine, reason))
+}
+
+/// The memory of the host, in MiB.
+#[must_use]
+pub fn host_mib() -> u64 {
+    let memory = rustix::system::sysinfo();
+    (memory.totalram * u64::from(memory.mem_unit)) >> 20
+}
+
 /// What the plugin models for a machine: all that its file gives but the TLBs.
 ///
 /// # Errors
@@ -127,6 +150,20 @@ mod tests {
             assert_eq!(config.cores(), shape.cpus() as usize, "{name}");
             assert_eq!(config.nodes(), shape.nodes.len(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_machine_with_more_memory_than_the_host_is_refused() {
+        let machine = preset("lab-uneven");
+        let shape = shape(&machine, None).unwrap();
+        assert!(fits(&machine, &shape, 2560).is_ok());
+        let refused = fits(&machine, &shape, 2559).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the lab cannot build the machine lab-uneven: its nodes have 2560 MiB of memory together, and there are \
+             2559 MiB here; lower shape.memory_per_node_mib in its file"
+        );
+        assert!(host_mib() > 0);
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl RunOptions {
     /// model.
     pub(crate) fn boot_and_record(&self, recording: Option<Recording>) -> Result<Guest> {
         let shape = machine::shape(&self.machine, self.memory_mib)?;
+        machine::fits(&self.machine, &shape, machine::host_mib())?;
         let mut options = Options::new(shape, KernelFiles::find(self.linux.as_deref())?);
         if let Some(time) = self.model {
             let mut model = machine::model(&self.machine, self.ipm.as_ref())?;

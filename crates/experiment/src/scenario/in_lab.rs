@@ -41,27 +41,31 @@ pub enum Command {
 
 /// What `{copy}` and `{dir}` stand for.
 #[derive(Clone, Copy, Debug)]
-pub struct Copy<'a> {
+pub struct Placeholders<'a> {
     /// The number of the copy, from 0.
-    pub number: u32,
+    pub copy: u32,
     /// The directory of the trial.
     pub dir: &'a str,
 }
 
-impl Copy<'_> {
+impl Placeholders<'_> {
     /// A text with what stands for something replaced.
     pub fn fill(&self, text: &str) -> String {
-        let text = text.replace("{copy}", &self.number.to_string());
+        let text = text.replace("{copy}", &self.copy.to_string());
         text.replace("{dir}", self.dir)
     }
 }
 
 impl Command {
     /// Program and arguments of a copy, and further arguments.
-    pub fn words(&self, copy: Copy<'_>, further: impl IntoIterator<Item = String>) -> Vec<String> {
+    pub fn words(
+        &self,
+        placeholders: Placeholders<'_>,
+        further: impl IntoIterator<Item = String>,
+    ) -> Vec<String> {
         let mut words = match self {
             Self::Typed(text) => {
-                let text = copy.fill(text.trim());
+                let text = placeholders.fill(text.trim());
                 let mut further = further.into_iter().peekable();
                 let words = match further.peek() {
                     Some(_) => vec![text + " \"$@\"", "sh".to_owned()],
@@ -70,7 +74,10 @@ impl Command {
                 let shell = ["sh", "-c"].map(str::to_owned).into_iter();
                 return shell.chain(words).chain(further).collect();
             }
-            Self::Words(words) => words.iter().map(|word| copy.fill(word)).collect::<Vec<_>>(),
+            Self::Words(words) => {
+                let filled = words.iter().map(|word| placeholders.fill(word));
+                filled.collect::<Vec<_>>()
+            }
         };
         words.extend(further);
         words
@@ -80,10 +87,13 @@ impl Command {
     pub fn program(&self) -> Option<&str> {
         let program = match self {
             Self::Words(words) => return words.first().map(String::as_str),
-            Self::Typed(text) => text.split_whitespace().find(|word| !is_assignment(word))?,
+            Self::Typed(text) => {
+                let before =
+                    |word: &&str| *word == "exec" || (is_assignment(word) && is_plain(word));
+                text.split_whitespace().find(|word| !before(word))?
+            }
         };
-        let plain = |c: char| c.is_alphanumeric() || "/._-+@:{}".contains(c);
-        program.chars().all(plain).then_some(program)
+        (is_plain(program) && !is_assignment(program)).then_some(program)
     }
 
     /// The file name of its program, as far as it can be told without a shell.
@@ -108,6 +118,12 @@ impl Command {
             Self::Typed(text) => text.trim().is_empty(),
         }
     }
+}
+
+/// Whether a shell takes a word as it is written.
+fn is_plain(word: &str) -> bool {
+    word.chars()
+        .all(|c| c.is_alphanumeric() || "/._-+@:={}".contains(c))
 }
 
 /// Whether a shell takes a word before a command for a variable of its environment.

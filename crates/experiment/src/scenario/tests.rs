@@ -13,9 +13,12 @@ fn read(text: &str) -> Scenario {
 
 /// Program and arguments of a copy in the lab, with where it is to be.
 fn words(program: &Program, number: u32) -> Vec<String> {
-    let copy = in_lab::Copy { number, dir: "/t" };
+    let placeholders = in_lab::Placeholders {
+        copy: number,
+        dir: "/t",
+    };
     let command = program.lab.command.as_ref().unwrap();
-    command.words(copy, program.placement(number))
+    command.words(placeholders, program.placement(number))
 }
 
 fn program(lines: &str) -> String {
@@ -121,11 +124,14 @@ fn a_text_is_for_a_shell_as_it_is_typed() {
     assert!(waits.lab.waits);
     let command = waits.lab.command.as_ref().unwrap();
     assert_eq!(command.program(), Some("numactl"));
-    let copy = in_lab::Copy {
-        number: 0,
-        dir: "/t",
-    };
-    let words = command.words(copy, ["--json".to_owned()]);
+    let of_server = read("PGDATA={dir} exec postgres -F");
+    assert_eq!(of_server.name, "postgres");
+    for unknown in ["PATH=$(ls -d /opt/*/bin) server", "$SERVER -F", "A=1"] {
+        let command = in_lab::Command::Typed(unknown.to_owned());
+        assert_eq!(command.program(), None, "{unknown}");
+    }
+    let placeholders = in_lab::Placeholders { copy: 0, dir: "/t" };
+    let words = command.words(placeholders, ["--json".to_owned()]);
     let text = "OMP_NUM_THREADS=2 numactl -m 0 menagerie chase \"$@\"";
     assert_eq!(words, ["sh", "-c", text, "sh", "--json"]);
 }

@@ -81,26 +81,50 @@ pub(crate) fn open(
     cpu: Option<u32>,
     leader: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, Errno> {
-    const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-    let number = |n: Option<u32>| match n {
+    let leader = leader.map_or(-1, |fd| fd.as_raw_fd());
+    call(attribute, number(tid)?, number(cpu)?, leader, 0)
+}
+
+/// Opens an event on all threads of a cgroup and of those below it, on one CPU; closed on exec.
+pub(crate) fn open_on_cgroup(
+    attribute: &Attribute,
+    cgroup: BorrowedFd<'_>,
+    cpu: u32,
+) -> Result<OwnedFd, Errno> {
+    const PID_IS_CGROUP: libc::c_ulong = 1 << 2;
+    let cpu = number(Some(cpu))?;
+    call(attribute, cgroup.as_raw_fd(), cpu, -1, PID_IS_CGROUP)
+}
+
+fn number(n: Option<u32>) -> Result<libc::c_int, Errno> {
+    match n {
         Some(n) => libc::c_int::try_from(n).map_err(|_| Errno::INVAL),
         None => Ok(-1),
-    };
+    }
+}
+
+fn call(
+    attribute: &Attribute,
+    pid: libc::c_int,
+    cpu: libc::c_int,
+    leader: libc::c_int,
+    flags: libc::c_ulong,
+) -> Result<OwnedFd, Errno> {
+    const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
     let attribute = Attribute {
         size: u32::try_from(size_of::<Attribute>()).expect("112"),
         ..*attribute
     };
-    let (tid, cpu) = (number(tid)?, number(cpu)?);
     // SAFETY: the attribute lives over the call and says its own size; the other arguments are
     // numbers.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(&attribute),
-            tid,
+            pid,
             cpu,
-            leader.map_or(-1, |fd| fd.as_raw_fd()),
-            CLOSE_ON_EXEC,
+            leader,
+            flags | CLOSE_ON_EXEC,
         )
     };
     let fd = libc::c_int::try_from(answer).map_err(|_| Errno::INVAL)?;

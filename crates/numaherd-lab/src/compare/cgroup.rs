@@ -59,6 +59,11 @@ impl Drop for Cgroups {
 }
 
 impl Cgroup {
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
     /// The file through which a process enters it.
     pub fn entrance(&self) -> PathBuf {
         self.0.join("cgroup.procs")

@@ -7,9 +7,12 @@ use std::process::{Command as Process, Stdio};
 use anyhow::Result;
 use numaherd::exit::{Exit, OrExit};
 use numaherd_experiment::Scenario;
-use numaherd_experiment::in_lab::{Command, Copy, Source};
+use numaherd_experiment::in_lab::{Command, Placeholders, Source};
 
 use crate::lab;
+
+/// What to do where something is missing.
+const INSTALL: &str = "`scripts/setup.sh programs` installs what scenarios/programs needs";
 
 /// Checks all programs of a scenario.
 ///
@@ -43,16 +46,13 @@ fn is_nobody(user: &str) -> Option<String> {
     let number = numaherd_host::user_number(Path::new("/"), user);
     let error = number.err()?;
     Some(format!(
-        "{error}; the guest sees the users of this machine: install what adds it"
+        "{error}; the guest sees the users of this machine: install what adds it ({INSTALL})"
     ))
 }
 
 /// Why a command cannot run, as far as can be told.
 fn cannot_run(command: &Command) -> Option<String> {
-    let first = Copy {
-        number: 0,
-        dir: "/",
-    };
+    let first = Placeholders { copy: 0, dir: "/" };
     let shell = |option: &str, words: &[&str]| {
         let mut shell = Process::new("sh");
         shell
@@ -78,7 +78,8 @@ fn cannot_run(command: &Command) -> Option<String> {
     // What the shell itself knows is in no directory.
     let known = || shell("-e", &["command -v -- \"$1\"", "sh", &program]);
     let of_shell = matches!(command, Command::Typed(_)) && !program.contains('/');
-    (!of_shell || !known().is_ok_and(|known| known.status.success())).then_some(why)
+    let is_known = of_shell && known().is_ok_and(|known| known.status.success());
+    (!is_known).then(|| format!("{why} ({INSTALL})"))
 }
 
 #[cfg(test)]
@@ -108,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn who_lacks_a_program_or_user_learns_what_installs_those_of_the_tree() {
+        for lines in [
+            "command = \"no-such-server\"",
+            "command = \"ls\"\nuser = \"no-such-user\"",
+        ] {
+            let told = checked(lines).unwrap_err().to_string();
+            assert!(told.ends_with(&format!("({INSTALL})")), "{told}");
+        }
+    }
+
+    #[test]
     fn what_cannot_run_is_refused_before_a_guest_boots() {
         for (lines, told) in [
             (
@@ -133,6 +145,10 @@ mod tests {
             (
                 "command = \"ls\"\nuser = \"no-such-user\"",
                 "x.toml:6: program[0].user: ",
+            ),
+            (
+                "command = \"A=1 exec no-such-server\"",
+                "x.toml:5: program[0].command: cannot find the program no-such-server here",
             ),
         ] {
             let refused = checked(lines).unwrap_err();

@@ -82,7 +82,11 @@ fn own_directory(scratch: &Scratch) -> Result<String> {
 }
 
 /// Starts all programs and waits until they are ready.
-fn set_up<'a>(scenario: &'a Scenario, peer: &Peer<'_>, site: &Site<'a>) -> Result<Vec<Member<'a>>> {
+fn set_up<'a>(
+    scenario: &'a Scenario,
+    peer: &Peer<'_>,
+    site: &'a Site<'a>,
+) -> Result<Vec<Member<'a>>> {
     let mut members = Vec::new();
     for (number, program) in scenario.programs.iter().enumerate() {
         for copy in 0..program.copies {
@@ -110,6 +114,7 @@ fn measure(
     // As where it has run for a while: its first look does not wait for its own file.
     fs::read(herding_program()?).context("cannot read the program that herds")?;
     let model = Model::on()?;
+    members.iter_mut().for_each(Member::count_moves);
     let mut observer = Observer::start(scenario, trial, site)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
     let began = Instant::now();
@@ -170,7 +175,7 @@ pub fn wait(members: &mut [Member<'_>], until: Option<Instant>) -> Result<()> {
             member.look(now)?;
         }
         let awaited = members.iter().filter(|member| member.is_awaited());
-        let awaited: Vec<&str> = awaited.map(|member| member.who.as_str()).collect();
+        let awaited: Vec<&str> = awaited.map(Member::who).collect();
         let left = until.map(|until| until.saturating_duration_since(now));
         let is_over = match left {
             // What is counted is counted to the end of the time.

@@ -3,23 +3,26 @@
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use numaherd::print;
-use numaherd_experiment::in_lab::{Copy, Ready, Source};
+use numaherd_experiment::in_lab::{Placeholders, Ready, Source};
 use numaherd_experiment::scenario::Program;
 use numaherd_experiment::statistics::mean;
+use numaherd_host::CgroupMoves;
+use numaherd_lab_launcher::Stream;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 use super::cgroup::{Cgroup, Cgroups, MOST_TASKS};
 use super::outcome::ProgramResult;
-use super::output::{Heard, Stream, Wanted};
+use super::output::{Heard, Wanted};
 use super::peer::Peer;
 use crate::held::{END_LIMIT, Held};
 
@@ -65,17 +68,23 @@ pub struct Site<'a> {
 /// A program of a trial.
 #[derive(Debug)]
 pub struct Member<'a> {
+    launch: Launch<'a>,
+    running: Running,
+    moves: Option<CgroupMoves>,
+    ended: Option<(ExitStatus, Instant)>,
+}
+
+/// How a program is set up and started.
+#[derive(Debug)]
+struct Launch<'a> {
+    site: &'a Site<'a>,
     program: &'a Program,
     copy: u32,
-    dir: &'a str,
-    user: &'a str,
-    search_path: &'a OsStr,
     /// What messages call it.
-    pub who: String,
-    running: Running,
+    who: String,
     cgroup: Cgroup,
-    limit: Duration,
-    ended: Option<(ExitStatus, Instant)>,
+    /// The file that it creates while it is held back.
+    held: PathBuf,
 }
 
 /// A process, and what it prints.
@@ -92,8 +101,8 @@ impl Running {
         let mut held = held.with_context(|| format!("cannot start {who}"))?;
         let heard = Heard::default();
         let (out, errors) = (held.process.stdout.take(), held.process.stderr.take());
-        let out = out.map(|pipe| heard.listen(Stream::Out, pipe, wanted.clone()));
-        let errors = errors.map(|pipe| heard.listen(Stream::Error, pipe, wanted.clone()));
+        let out = out.map(|pipe| heard.listen(Stream::Stdout, pipe, wanted.clone()));
+        let errors = errors.map(|pipe| heard.listen(Stream::Stderr, pipe, wanted.clone()));
         let listeners = out.into_iter().chain(errors).collect();
         Ok(Self {
             held,
@@ -142,6 +151,135 @@ struct ReportThread {
     migrations: Option<u64>,
 }
 
+impl<'a> Launch<'a> {
+    /// That of a program whose entry in the scenario has this number.
+    fn of(site: &'a Site<'a>, program: &'a Program, number: usize, copy: u32) -> Result<Self> {
+        let name = format!("{number}.{copy}");
+        Ok(Self {
+            site,
+            program,
+            copy,
+            who: format!("{} {copy}", program.name),
+            cgroup: site.cgroups.of(&name)?,
+            held: site.scratch.join(name + ".ready"),
+        })
+    }
+
+    fn placeholders(&self) -> Placeholders<'a> {
+        Placeholders {
+            copy: self.copy,
+            dir: self.site.dir,
+        }
+    }
+
+    /// The user's name; empty where nobody is named.
+    fn user(&self) -> &'a str {
+        self.program.lab.user.as_deref().unwrap_or_default()
+    }
+
+    fn port(&self, first: u16) -> u16 {
+        first.saturating_add(u16::try_from(self.copy).unwrap_or(u16::MAX))
+    }
+
+    /// Starts a command in the program's cgroup; held back there if `held` is the file that says so.
+    fn run(
+        &self,
+        peer: &Peer<'_>,
+        words: &[String],
+        held: Option<&Path>,
+        wanted: &Wanted,
+    ) -> Result<Running> {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", LAUNCH, "sh"])
+            .arg(self.cgroup.entrance())
+            .arg(held.unwrap_or(Path::new("")))
+            .arg(self.site.scratch.join("go"))
+            .arg(self.user())
+            .args(words)
+            .env("PATH", self.site.search_path)
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        peer.place_new_pages(&mut command)?;
+        Running::start(&self.who, &mut command, &self.held, wanted)
+    }
+
+    /// Runs its set-up to the end, if it has one.
+    fn set_up(&self, peer: &Peer<'_>) -> Result<()> {
+        let Some(setup) = &self.program.lab.setup else {
+            return Ok(());
+        };
+        let (who, limit) = (&self.who, self.site.limit);
+        step(&format!("the setup of {who} has not ended"));
+        let words = setup.words(self.placeholders(), []);
+        let mut running = self.run(peer, &words, None, &Wanted::default())?;
+        let status = running.held.watch(limit, |process| {
+            full(who, &self.cgroup)?;
+            Ok(process.try_wait()?)
+        })?;
+        if status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        let limit = limit.as_secs();
+        let how = status.map_or_else(|| format!("had not ended after {limit} s"), how);
+        bail!(
+            "the setup of {who} {how}; {}",
+            running.last_words(&self.cgroup)
+        )
+    }
+
+    /// Starts its command: at once if it says when it is ready, held back otherwise.
+    fn start(&self, peer: &Peer<'_>) -> Result<Running> {
+        let lab = &self.program.lab;
+        let command = lab.command.as_ref().context("nothing runs in the lab")?;
+        self.check_port()?;
+        let further = match lab.waits {
+            true => self.further_arguments(),
+            false => Vec::new(),
+        };
+        let words = command.words(self.placeholders(), further);
+        let held = (!lab.waits && lab.ready.is_none()).then_some(self.held.as_path());
+        let wanted = Wanted {
+            ready: match &lab.ready {
+                Some(Ready::Line(pattern)) => Some(pattern.clone()),
+                _ => None,
+            },
+            figure: match &lab.measure.from {
+                Source::Output(pattern) => Some(pattern.clone()),
+                _ => None,
+            },
+        };
+        self.run(peer, &words, held, &wanted)
+    }
+
+    /// What a program that waits is given besides its command.
+    fn further_arguments(&self) -> Vec<String> {
+        let mut further = self.program.placement(self.copy);
+        further.push("--json".to_owned());
+        let go = self.site.scratch.join("go");
+        for (option, path) in [("--ready-file", &self.held), ("--go-file", &go)] {
+            further.extend([option.to_owned(), path.display().to_string()]);
+        }
+        further
+    }
+
+    /// Refuses a port that another program serves.
+    fn check_port(&self) -> Result<()> {
+        let Some(Ready::Port(port)) = self.program.lab.ready else {
+            return Ok(());
+        };
+        let (port, who) = (self.port(port), &self.who);
+        if is_served(port) {
+            bail!(
+                "port {port} of {who} is taken before it starts: another program of the scenario serves it; the \
+                 number of the copy is added to the port of `ready`"
+            );
+        }
+        Ok(())
+    }
+}
+
 impl<'a> Member<'a> {
     /// Sets a program up and starts it: to be ready before the trial if it says when it is, held back otherwise.
     /// `number` is that of its entry in the scenario; where its new pages go, the peer says.
@@ -149,109 +287,37 @@ impl<'a> Member<'a> {
     /// # Errors
     /// A step fails.
     pub fn start(
-        site: &Site<'a>,
+        site: &'a Site<'a>,
         peer: &Peer<'_>,
         program: &'a Program,
         number: usize,
         copy: u32,
     ) -> Result<Self> {
-        let who = format!("{} {copy}", program.name);
-        let lab = &program.lab;
-        let command = lab.command.as_ref().context("nothing runs in the lab")?;
-        let cgroup = site.cgroups.of(&format!("{number}.{copy}"))?;
-        let user = lab.user.as_deref().unwrap_or_default();
-        let filled = Copy {
-            number: copy,
-            dir: site.dir,
-        };
-        let launch = |held: Option<&Path>, words: &[String]| {
-            let mut command = Command::new("sh");
-            command
-                .args(["-c", LAUNCH, "sh"])
-                .arg(cgroup.entrance())
-                .arg(held.unwrap_or(Path::new("")))
-                .arg(site.scratch.join("go"))
-                .arg(user)
-                .args(words)
-                .env("PATH", site.search_path)
-                .process_group(0)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-            peer.place_new_pages(&mut command)?;
-            anyhow::Ok(command)
-        };
-        let ready = site.scratch.join(format!("{number}.{copy}.ready"));
-        if let Some(setup) = &lab.setup {
-            step(&format!("the setup of {who} has not ended"));
-            let mut command = launch(None, &setup.words(filled, []))?;
-            let mut running = Running::start(&who, &mut command, &ready, &Wanted::default())?;
-            let status = running.held.watch(site.limit, |process| {
-                full(&who, &cgroup)?;
-                Ok(process.try_wait()?)
-            })?;
-            if !status.is_some_and(|status| status.success()) {
-                let limit = site.limit.as_secs();
-                let how = status.map_or_else(|| format!("had not ended after {limit} s"), how);
-                bail!("the setup of {who} {how}; {}", running.last_words(&cgroup));
-            }
-        }
-        let (mut words, mut hold) = (command.words(filled, []), None);
-        if lab.waits {
-            let mut further = program.placement(copy);
-            let paths = [
-                ("--ready-file", &ready),
-                ("--go-file", &site.scratch.join("go")),
-            ];
-            further.push("--json".to_owned());
-            for (option, path) in paths {
-                further.extend([option.to_owned(), path.display().to_string()]);
-            }
-            words = command.words(filled, further);
-        } else if lab.ready.is_none() {
-            hold = Some(ready.as_path());
-        }
-        if let Some(Ready::Port(port)) = lab.ready {
-            let port = port_of(port, copy);
-            if is_served(port) {
-                bail!(
-                    "port {port} of {who} is taken before it starts: another program of the scenario serves it; the \
-                     number of the copy is added to the port of `ready`"
-                );
-            }
-        }
-        let wanted = Wanted {
-            ready: match &lab.ready {
-                Some(Ready::Line(pattern)) => Some(pattern.clone()),
-                _ => None,
-            },
-            figure: match &program.lab.measure.from {
-                Source::Output(pattern) => Some(pattern.clone()),
-                _ => None,
-            },
-        };
-        let running = Running::start(&who, &mut launch(hold, &words)?, &ready, &wanted)?;
+        let launch = Launch::of(site, program, number, copy)?;
+        launch.set_up(peer)?;
+        let running = launch.start(peer)?;
         let mut member = Self {
-            program,
-            copy,
-            dir: site.dir,
-            user,
-            search_path: site.search_path,
-            who,
+            launch,
             running,
-            cgroup,
-            limit: site.limit,
+            moves: None,
             ended: None,
         };
-        if lab.ready.is_some() {
+        if program.lab.ready.is_some() {
             member.wait_until_ready()?;
         }
         Ok(member)
     }
 
-    fn filled(&self) -> Copy<'_> {
-        Copy {
-            number: self.copy,
-            dir: self.dir,
+    /// What messages call it.
+    pub fn who(&self) -> &str {
+        &self.launch.who
+    }
+
+    /// Counts from now on how often its threads are moved to another CPU. A program that waits counts that itself.
+    pub fn count_moves(&mut self) {
+        if !self.launch.program.lab.waits {
+            // Where the kernel refuses, the figure is unknown.
+            self.moves = CgroupMoves::count(self.cgroup().folder(), cpus()).ok();
         }
     }
 
@@ -260,7 +326,7 @@ impl<'a> Member<'a> {
     /// # Errors
     /// It ends instead, or takes too long.
     pub fn wait_until_held(&mut self) -> Result<()> {
-        match self.program.lab.ready {
+        match self.launch.program.lab.ready {
             Some(_) => Ok(()),
             None => self.wait_until_ready(),
         }
@@ -272,24 +338,25 @@ impl<'a> Member<'a> {
             Ready,
             Ended(ExitStatus),
         }
-        let (who, copy, cgroup) = (&self.who, self.copy, &self.cgroup);
+        let (launch, limit) = (&self.launch, self.launch.site.limit);
+        let (who, cgroup) = (&launch.who, &launch.cgroup);
         step(&format!("{who} is not ready"));
-        let (begun, ready) = (Instant::now(), self.program.lab.ready.as_ref());
+        let (begun, ready) = (Instant::now(), launch.program.lab.ready.as_ref());
         let file = match ready {
-            Some(Ready::File(file)) => PathBuf::from(self.filled().fill(file)),
-            _ => self.running.held.ready.clone(),
+            Some(Ready::File(file)) => PathBuf::from(launch.placeholders().fill(file)),
+            _ => launch.held.clone(),
         };
         let awaited = match ready {
-            Some(Ready::Port(port)) => format!(" (port {})", port_of(*port, copy)),
+            Some(Ready::Port(port)) => format!(" (port {})", launch.port(*port)),
             Some(Ready::File(_)) => format!(" (file {})", file.display()),
             Some(Ready::Line(line)) => format!(" (a line that matches {:?})", line.0.as_str()),
             Some(Ready::After(_)) | None => String::new(),
         };
         let heard = self.running.heard.clone();
-        let seen = self.running.held.watch(self.limit, |process| {
+        let seen = self.running.held.watch(limit, |process| {
             full(who, cgroup)?;
             let is_ready = match ready {
-                Some(Ready::Port(port)) => is_served(port_of(*port, copy)),
+                Some(Ready::Port(port)) => is_served(launch.port(*port)),
                 Some(Ready::Line(_)) => heard.is_ready(),
                 Some(Ready::After(time)) => begun.elapsed() >= *time,
                 Some(Ready::File(_)) | None => file.exists(),
@@ -306,7 +373,7 @@ impl<'a> Member<'a> {
                 format!("{how}{awaited}: start it so that it stays in the foreground")
             }
             Some(Seen::Ended(status)) => format!("{} before it was ready{awaited}", how(status)),
-            None => format!("was not ready after {} s{awaited}", self.limit.as_secs()),
+            None => format!("was not ready after {} s{awaited}", limit.as_secs()),
         };
         bail!("{who} {how}; {}", self.running.last_words(cgroup))
     }
@@ -318,7 +385,7 @@ impl<'a> Member<'a> {
 
     /// Its cgroup.
     pub fn cgroup(&self) -> &Cgroup {
-        &self.cgroup
+        &self.launch.cgroup
     }
 
     /// Whether it has been seen to have ended.
@@ -328,13 +395,15 @@ impl<'a> Member<'a> {
 
     /// Whether the trial goes on until it ends.
     pub fn is_awaited(&self) -> bool {
-        let has_end = self.program.lab.ready.is_none() && !self.is_counted();
-        self.program.measured && has_end && !self.has_ended()
+        let program = self.launch.program;
+        let has_end = program.lab.ready.is_none() && !self.is_counted();
+        program.measured && has_end && !self.has_ended()
     }
 
     /// Whether its operations are counted.
     pub fn is_counted(&self) -> bool {
-        self.program.measured && matches!(self.program.lab.measure.from, Source::Counter(_))
+        let program = self.launch.program;
+        program.measured && matches!(program.lab.measure.from, Source::Counter(_))
     }
 
     /// Takes note of its end during the trial, if that has come.
@@ -342,13 +411,13 @@ impl<'a> Member<'a> {
     /// # Errors
     /// It should not have ended, or not so.
     pub fn look(&mut self, now: Instant) -> Result<()> {
-        let who = &self.who;
-        full(who, &self.cgroup)?;
+        let (who, cgroup) = (&self.launch.who, &self.launch.cgroup);
+        full(who, cgroup)?;
         let Some(status) = self.running.held.process.try_wait()? else {
             return Ok(());
         };
         self.ended = Some((status, now));
-        let instead = match self.program.lab.ready {
+        let instead = match self.launch.program.lab.ready {
             Some(_) => " during the trial, which it should outlast",
             None if !status.success() => "",
             None => return Ok(()),
@@ -356,7 +425,7 @@ impl<'a> Member<'a> {
         bail!(
             "{who} {}{instead}; {}",
             how(status),
-            self.running.last_words(&self.cgroup)
+            self.running.last_words(cgroup)
         )
     }
 
@@ -365,16 +434,17 @@ impl<'a> Member<'a> {
     /// # Errors
     /// The command fails, or prints no number.
     pub fn counter(&self) -> Result<Option<f64>> {
-        let Source::Counter(counter) = &self.program.lab.measure.from else {
+        let launch = &self.launch;
+        let Source::Counter(counter) = &launch.program.lab.measure.from else {
             return Ok(None);
         };
-        let who = &self.who;
-        let words = counter.words(self.filled(), []);
+        let who = &launch.who;
+        let words = counter.words(launch.placeholders(), []);
         let output = Command::new("sh")
             .args(["-c", LAUNCH, "sh", "/dev/null", "", ""])
-            .arg(self.user)
+            .arg(launch.user())
             .args(&words)
-            .env("PATH", self.search_path)
+            .env("PATH", launch.site.search_path)
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("cannot run the counter of {who}"))?;
@@ -418,29 +488,31 @@ impl<'a> Member<'a> {
             let ended = |process: &mut Child| Ok(process.try_wait()?);
             self.running.held.watch(END_LIMIT, ended)?;
         }
-        self.running.kill(&self.cgroup)?;
+        self.running.kill(&self.launch.cgroup)?;
+        let Launch {
+            program, copy, who, ..
+        } = &self.launch;
         let seconds = match ended_itself {
             Some((_, at)) => at.saturating_duration_since(began),
             None => began.elapsed(),
         };
         let mut result = ProgramResult {
-            name: self.program.name.clone(),
-            copy: self.copy,
-            measured: self.program.measured,
+            name: program.name.clone(),
+            copy: *copy,
+            measured: program.measured,
             seconds: seconds.as_secs_f64(),
             mean_thread_seconds: seconds.as_secs_f64(),
             complete: ended_itself.is_some(),
-            thread_moves: None,
+            thread_moves: self.moves.as_ref().and_then(|moves| moves.so_far().ok()),
             figure: None,
         };
-        if self.program.lab.waits {
+        if program.lab.waits {
             self.take_report(&mut result)?;
         }
-        if !self.program.measured {
+        if !program.measured {
             return Ok(result);
         }
-        let who = &self.who;
-        match &self.program.lab.measure.from {
+        match &program.lab.measure.from {
             Source::Counter(_) => result.figure = per_second,
             Source::Output(pattern) => {
                 let (pattern, ending) = (pattern.0.as_str(), self.running.heard.ending());
@@ -464,7 +536,7 @@ impl<'a> Member<'a> {
             Source::Completion if !result.complete => {
                 bail!("{who} had not ended in time (`until`)")
             }
-            Source::Completion if !self.program.lab.waits && seconds < SHORTEST => bail!(
+            Source::Completion if !program.lab.waits && seconds < SHORTEST => bail!(
                 "{who} ended after {:.1} ms, too soon to compare anything: give it more to do, and start it so that \
                  it stays in the foreground; {}",
                 seconds.as_secs_f64() * 1e3,
@@ -477,8 +549,7 @@ impl<'a> Member<'a> {
 
     /// Takes over what a program that waits says of itself.
     fn take_report(&self, result: &mut ProgramResult) -> Result<()> {
-        let printed = self.running.heard.stdout();
-        let who = &self.who;
+        let (printed, who) = (self.running.heard.stdout(), &self.launch.who);
         let report: Report = match serde_json::from_str(&printed) {
             Ok(report) => report,
             Err(_) if !result.measured => return Ok(()),
@@ -509,8 +580,10 @@ fn full(who: &str, cgroup: &Cgroup) -> Result<()> {
     Ok(())
 }
 
-fn port_of(port: u16, copy: u32) -> u16 {
-    port.saturating_add(u16::try_from(copy).unwrap_or(u16::MAX))
+/// The numbers of the guest's CPUs, which are all online.
+fn cpus() -> Range<u32> {
+    let count = available_parallelism().map_or(1, usize::from);
+    0..u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Whether somebody serves a port.

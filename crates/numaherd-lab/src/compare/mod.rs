@@ -194,7 +194,9 @@ impl Comparison {
         let residency = policies.any(|policy| needs_tlb_residency(policy));
         guest.ipm = residency.then(IpmConfig::of_paper);
         // What QEMU or the model cannot build need not be tried.
-        launcher::machine::shape(machine, None).map_err(lab::error)?;
+        let shape = launcher::machine::shape(machine, None).map_err(lab::error)?;
+        launcher::machine::fits(machine, &shape, launcher::machine::host_mib())
+            .map_err(lab::error)?;
         launcher::machine::model(machine, guest.ipm.as_ref()).map_err(lab::error)?;
         let keep = options.keep.as_ref();
         let kept = keep.map(|folder| Kept::new(folder, &scenario.name, &release));

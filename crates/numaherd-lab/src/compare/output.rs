@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use numaherd_experiment::in_lab::Pattern;
+use numaherd_lab_launcher::Stream;
 
 /// How much of each stream is kept, in bytes (chosen here: the menagerie's results are far shorter).
 const KEPT: usize = 1 << 20;
@@ -36,15 +37,6 @@ struct State {
     figure: Option<String>,
 }
 
-/// One of the two streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Out,
-    /// Standard error.
-    Error,
-}
-
 impl Heard {
     /// Reads a stream to its end in a thread of its own.
     pub fn listen(
@@ -72,8 +64,8 @@ impl Heard {
     fn take(&self, stream: Stream, bytes: &[u8], line: &mut Vec<u8>, wanted: &Wanted) {
         let mut state = self.state();
         let kept = match stream {
-            Stream::Out => &mut state.stdout,
-            Stream::Error => &mut state.stderr,
+            Stream::Stdout => &mut state.stdout,
+            Stream::Stderr => &mut state.stderr,
         };
         kept.extend_from_slice(bytes);
         if kept.len() > 2 * KEPT {
@@ -156,7 +148,7 @@ mod tests {
 
     fn heard(pipe: impl Read + Send + 'static, wanted: Wanted) -> Heard {
         let heard = Heard::default();
-        heard.listen(Stream::Out, pipe, wanted).join().unwrap();
+        heard.listen(Stream::Stdout, pipe, wanted).join().unwrap();
         heard
     }
 
@@ -208,9 +200,9 @@ mod tests {
                 .unwrap();
         };
         assert_eq!(heard.ending(), "it printed nothing");
-        listen(Stream::Out, b"all is well\n");
+        listen(Stream::Stdout, b"all is well\n");
         assert_eq!(heard.ending(), "it printed:\nall is well");
-        listen(Stream::Error, b"no\tsuch file\n\n");
+        listen(Stream::Stderr, b"no\tsuch file\n\n");
         assert_eq!(heard.ending(), "it printed:\nno such file");
     }
 }

@@ -28,20 +28,24 @@ fn compare(programs: &str, folder: &Path) -> (Output, Value) {
     (output, told.unwrap_or_default())
 }
 
-/// The server's port is served by perl, which every Debian has.
+/// The server's port is served by perl, as a user that every Debian has. The client's shell goes from CPU to CPU.
 const SERVED: &str = r#"
 [[program]]
 name = "server"
-setup = "sleep 1000 & echo 7 >{dir}/figure"
+user = "nobody"
+setup = "sleep 1000 & [ $(id -un) = nobody ] && echo 7 >{dir}/figure"
 command = '''exec perl -MIO::Socket::INET -e '
     $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 7001, Listen => 5) or die $!;
+    $> == getpwnam "nobody" or die "as $>";
     while ($client = $server->accept) { open F, "<", $ARGV[0]; print $client <F>; close $client }
 ' {dir}/figure'''
 ready = { port = 7001 }
 
 [[program]]
 name = "client"
-command = '''perl -MIO::Socket::INET -e '$_ = IO::Socket::INET->new("127.0.0.1:7001")->getline; print "figure: $_"' '''
+command = '''
+for cpu in 0 1 2 3 4 5 6 7; do taskset --cpu-list --pid $cpu $$ >/dev/null; done
+perl -MIO::Socket::INET -e '$_ = IO::Socket::INET->new("127.0.0.1:7001")->getline; print "figure: $_"' '''
 measure = { output = 'figure: ([0-9]+)', unit = "points", better = "higher" }
 "#;
 
@@ -63,6 +67,13 @@ fn a_server_is_set_up_and_waited_for_and_its_client_gives_the_figure() {
     let programs = told["trials"][0]["programs"].as_array().expect("programs");
     let measured = programs.iter().map(|program| program["measured"].as_bool());
     assert!(measured.eq([Some(false), Some(true)]), "{told}");
+    let moves = programs
+        .iter()
+        .map(|program| program["thread_moves"].as_u64());
+    let moves: Option<Vec<u64>> = moves.collect();
+    let moves = moves.expect("the moves of all programs are counted");
+    // It was on one of the CPUs at first.
+    assert!(moves[1] >= 7, "{told}");
     // What was kept is not made again, and gives the same.
     assert!(said.contains("linux: 7.00 points ("), "{said}");
     let (again, _) = compare(SERVED, folder.path());

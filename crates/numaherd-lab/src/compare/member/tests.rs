@@ -50,7 +50,7 @@ fn with<T>(
     let linux = Peer::of("linux", &ground).unwrap();
     let member = Member::start(&site, &linux, &scenario.programs[0], 0, 0)?;
     fs::write(
-        member.cgroup.entrance().with_file_name("pids.events"),
+        member.cgroup().entrance().with_file_name("pids.events"),
         "max 0\n",
     )
     .unwrap();
@@ -260,7 +260,7 @@ fn who_has_not_ended_when_the_time_is_over_has_no_completion_time() {
 fn who_forks_without_end_is_told_and_a_server_must_outlast_the_trial() {
     let lines = "command = \"exec sleep 1000\"\nready = { seconds = 0.0 }";
     let told = with(lines, LONG, |mut member, _| {
-        let events = member.cgroup.entrance().with_file_name("pids.events");
+        let events = member.cgroup().entrance().with_file_name("pids.events");
         fs::write(events, "max 17\n").unwrap();
         member.look(Instant::now())
     });

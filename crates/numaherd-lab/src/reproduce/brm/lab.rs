@@ -408,7 +408,7 @@ command = [
 
 #[cfg(test)]
 mod tests {
-    use numaherd_experiment::in_lab::Copy;
+    use numaherd_experiment::in_lab::Placeholders;
     use numaherd_experiment::{Scenario, World};
     use numaherd_topology::Machine;
 
@@ -474,11 +474,8 @@ mod tests {
         let read = Scenario::parse(&text, "x.toml", World::Lab).unwrap();
         let program = &read.programs[0];
         let command = program.lab.command.as_ref().unwrap();
-        let copy = Copy {
-            number: 0,
-            dir: "/",
-        };
-        let words = command.words(copy, program.placement(0));
+        let placeholders = Placeholders { copy: 0, dir: "/" };
+        let words = command.words(placeholders, program.placement(0));
         assert_eq!(
             words.join(" "),
             "menagerie micro --threads 4 --working-set 16777216 --sharing-size 131072 --rounds 10 \
