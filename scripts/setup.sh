@@ -9,12 +9,17 @@
 #   scripts/setup.sh linux 7.3  a newer kernel beside it, for `--kernel 7.3`: Debian only, 700 MB
 #   scripts/setup.sh peers      sched_ext's schedulers, which `lab compare` compares with on that kernel;
 #                               `peers scx_rusty` only that one: some 5 minutes each on two cores
+#   scripts/setup.sh programs   the programs of scenarios/programs, which nothing else needs: 500 MB
 #
 # What it changes on the system: it installs the packages below, and where the release's own QEMU
 # is older than 10 it adds the release's backports suite at priority 100, so that nothing else is
 # ever upgraded from it. The guest's kernel is never installed: it is downloaded and unpacked into
 # the lab directory, .lab at the root of the repository or $NUMAHERD_LAB_DIR. A newer kernel is Debian 13's,
 # from its backports; the compiler that its module wants is in a root directory of its own, linux-7.3/root.
+#
+# The programs are installed as any package is, because they need the users, links and libraries that their packages
+# bring, and the guest sees those of this machine. Their servers are neither started nor enabled, and PostgreSQL makes no
+# cluster: only a server that was there before goes on.
 #
 # NUMAHERD_OS_RELEASE names a file that is read in place of /etc/os-release, for tests.
 #
@@ -186,6 +191,37 @@ install_packages() {
     say "installing QEMU $offer"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
         "${from[@]}" qemu-system-x86 >/dev/null
+}
+
+# Does something while no package may start a server, and PostgreSQL makes no cluster.
+without_servers() (
+    policy=/usr/sbin/policy-rc.d clusters=/etc/postgresql-common/createcluster.d/numaherd.conf
+    ours=("$clusters")
+    trap 'as_root rm -f "${ours[@]}"' EXIT
+    if [ ! -e $policy ]; then
+        ours+=("$policy")
+        printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin $policy
+    fi
+    echo 'create_main_cluster = false' | as_root install -D -m 644 /dev/stdin $clusters
+    "$@"
+)
+
+install_programs() {
+    local missing java=default-jdk-headless
+    # The scenario needs a compiler and a runtime, whatever the version.
+    if command -v javac >/dev/null; then java=""; fi
+    # shellcheck disable=SC2086 # one word or none
+    missing=$(missing_packages postgresql redis-server redis-tools zstd sqlite3 gcc libc6-dev $java)
+    if [ -z "$missing" ]; then
+        say "the programs of scenarios/programs are installed"
+        return
+    fi
+    refresh_lists
+    say "installing ${missing//$'\n'/ }"
+    # shellcheck disable=SC2086 # one word per package
+    without_servers as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -qq -y --no-install-recommends $missing >/dev/null
+    if grep -qx redis-server <<<"$missing"; then as_root update-rc.d redis-server disable; fi
 }
 
 # The version of the package whose kernel the guest runs, and the kernel's release name.
@@ -458,6 +494,7 @@ case ${1:-all} in
     packages) install_packages ;;
     kernel) prepare_kernel ;;
     pmu) build_pmu ;;
+    programs) install_programs ;;
     linux)
         [[ ${2:-} =~ ^[0-9]+\.[0-9]+$ ]] || die "which Linux? For example: scripts/setup.sh linux 7.3"
         lab=$lab/linux-$2
@@ -476,5 +513,5 @@ case ${1:-all} in
         build_pmu
         say "the lab is ready in $lab"
         ;;
-    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, peers, or nothing for all" ;;
+    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, peers, programs, or nothing for all" ;;
 esac

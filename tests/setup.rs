@@ -173,3 +173,55 @@ fn a_newer_linux_and_peers_are_named_and_need_what_the_release_must_offer() {
     );
     assert!(!folder.path().join("lab").exists());
 }
+
+#[test]
+fn the_programs_are_installed_while_no_server_may_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("os-release"), "ID=debian\nVERSION_CODENAME=bookworm\n").unwrap();
+    let (commands, log) = (at("commands"), at("log").display().to_string());
+    std::fs::create_dir(&commands).unwrap();
+    // Nothing is done to this machine.
+    for name in ["apt-get", "install", "rm", "update-rc.d"] {
+        command(&commands, name, &format!("echo {name} \"$@\" >>{log}"));
+    }
+    command(&commands, "sudo", "exec \"$@\"");
+    command(&commands, "dpkg", "echo amd64");
+    command(&commands, "javac", "");
+    let lacking = "case \"$*\" in *redis-server | *postgresql) exit 1 ;; *) echo install ok installed ;; esac";
+    command(&commands, "dpkg-query", lacking);
+    let set_up = || {
+        let output = Command::new(root().join("scripts/setup.sh"))
+            .arg("programs")
+            .env("NUMAHERD_OS_RELEASE", at("os-release"))
+            .env("PATH", format!("{}:/usr/bin:/bin", commands.display()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    set_up();
+    let done = std::fs::read_to_string(&log).unwrap();
+    let forbids = "createcluster.d/numaherd.conf";
+    // In this order.
+    let steps = [
+        forbids,
+        "apt-get install -qq -y --no-install-recommends postgresql redis-server\n",
+        "rm -f ",
+        forbids,
+        "update-rc.d redis-server disable\n",
+    ];
+    let mut rest = done.as_str();
+    for step in steps {
+        let (_, after) = rest
+            .split_once(step)
+            .unwrap_or_else(|| panic!("{step}: {done}"));
+        rest = after;
+    }
+
+    command(&commands, "dpkg-query", "echo install ok installed");
+    std::fs::write(&log, "").unwrap();
+    assert!(set_up().contains("are installed\n"));
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "");
+}

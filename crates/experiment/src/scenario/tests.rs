@@ -44,6 +44,7 @@ fn every_scenario_of_the_tree_is_read_in_its_worlds() {
         (".", &[World::Lab][..]),
         ("brm", &[World::Lab]),
         ("kernels", &[World::Lab]),
+        ("programs", &[World::Lab]),
         ("model", &[World::Model]),
         ("agreement", &[World::Lab, World::Model]),
     ] {
