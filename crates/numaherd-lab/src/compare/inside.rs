@@ -25,7 +25,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::cgroup::{self, Cgroups};
-use super::member::{Member, Site, step};
+use super::launch::{Site, step};
+use super::member::Member;
 use super::observing_policy;
 use super::outcome::{Failure, Outcome, Step};
 use super::peer::{Ground, Peer};

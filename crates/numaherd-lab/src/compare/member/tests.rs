@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 
 use numaherd_experiment::{Scenario, World};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
+use super::super::cgroup::Cgroups;
 use super::super::inside::wait;
 use super::super::peer::Ground;
 use super::*;
