@@ -10,6 +10,7 @@
 #   memory     memory of `run` for each thread (target 512 MB for 100,000)
 #   interval   one interval of the loop, with and without a ledger
 #   accesses   the hardware model, accesses per second
+#   speed      the lab: accesses modelled per second of CPU time, beside cachegrind; what a modelled second costs
 #   n_mass     n-mass deciding, for growing numbers of threads and domains
 #   epochs     the contention model: an hour of eight programs (target 50 ms), an epoch of 10,000 threads
 #              on 64 nodes (target 100 ms)
@@ -27,6 +28,7 @@ cargo bench --locked -p numaherd --bench memory
 cargo bench --locked -p numaherd --bench rest
 cargo bench --locked -p numaherd-herd --bench interval
 cargo bench --locked -p numaherd-hardware --bench accesses
+cargo bench --locked -p numaherd-lab-launcher --bench speed
 cargo bench --locked -p numaherd-show --bench replay
 cargo bench --locked -p numaherd-show --bench top
 

@@ -151,9 +151,9 @@ missing_packages() {
 
 install_packages() {
     local missing
-    # numad and numactl are what `lab compare` and the page-move benchmark compare with; with dpkg-dev,
-    # groff-base and systemd the package is built and tested.
-    missing=$(missing_packages gcc make libc6-dev libelf1 xz-utils zstd numad numactl dpkg-dev groff-base systemd)
+    # numad, numactl and valgrind are what `lab compare` and the benchmarks of page moves and of the lab's speed
+    # compare with; with dpkg-dev, groff-base and systemd the package is built and tested.
+    missing=$(missing_packages gcc make libc6-dev libelf1 xz-utils zstd numad numactl valgrind dpkg-dev groff-base systemd)
     # Names changed with the 64-bit time transition.
     if grep -qx libelf1 <<<"$missing" && [ -n "$(dpkg-query -W -f '${Version}' libelf1t64 2>/dev/null)" ]; then
         missing=$(grep -vx libelf1 <<<"$missing" || true)
