@@ -1,6 +1,6 @@
 //! A kernel for tests: threads, masks, pages and nodes in memory, and every refusal on order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ struct State {
     pages: BTreeMap<u64, i32>,
     /// Pages that never move: a status that they keep.
     stuck: BTreeMap<u64, i32>,
+    /// Pages that other processes map, too.
+    mapped_again: BTreeSet<u64>,
     /// First page address of each larger folio to its pages.
     folios: BTreeMap<u64, u64>,
     free: BTreeMap<i32, u64>,
@@ -113,6 +115,12 @@ impl FakeKernel {
         self.with(|state| state.stuck.insert(page * 4096, status));
     }
 
+    /// Pages from `first` (a page number) on that other processes map, too.
+    pub(crate) fn mapped_again(&self, first: u64, count: u64) {
+        let pages = (first..first + count).map(|page| page * 4096);
+        self.with(|state| state.mapped_again.extend(pages));
+    }
+
     /// Huge pages from `first` (a page number) on.
     pub(crate) fn huge(&self, first: u64, count: u64) {
         self.folios(first, count * 512, 512);
@@ -158,7 +166,14 @@ impl FakeKernel {
     }
 
     pub(crate) fn pages_on(&self, node: i32) -> usize {
-        self.with(|state| state.pages.values().filter(|on| **on == node).count())
+        self.page_numbers_on(node).len()
+    }
+
+    pub(crate) fn page_numbers_on(&self, node: i32) -> Vec<u64> {
+        self.with(|state| {
+            let there = state.pages.iter().filter(|&(_, on)| *on == node);
+            there.map(|(address, _)| address / 4096).collect()
+        })
     }
 }
 
@@ -226,7 +241,7 @@ impl Kernel for FakeKernel {
         addresses: &[u64],
         node: i32,
         status: &mut [i32],
-        _: Mapped,
+        which: Mapped,
     ) -> Result<u64, Errno> {
         self.with(|state| {
             if !state.threads.contains_key(&pid) {
@@ -246,6 +261,9 @@ impl Kernel for FakeKernel {
                     // EBUSY is only counted by the kernel; other errors are the page's status.
                     Some(-16) => unmoved += 1,
                     Some(errno) => *status = *errno,
+                    None if which == Mapped::Alone && state.mapped_again.contains(address) => {
+                        *status = -libc::EACCES;
+                    }
                     None => {
                         let folio = state.folios.range(..=*address).next_back();
                         let (first, size) = folio

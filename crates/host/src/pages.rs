@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{PageFailure, PageOrder, PageOutcome, Pages, ProcessId};
+use numaherd_world::{MemoryKind, PageFailure, PageOrder, PageOutcome, Pages, ProcessId};
 
 use crate::batch_size::{KERNEL_BATCH, Pace};
 use crate::files::Root;
@@ -128,7 +128,7 @@ impl Mover {
                 }
                 Err(error) => {
                     outcome.not_tried = match order.pages {
-                        Pages::All => 0,
+                        Pages::All | Pages::OfKind { .. } => 0,
                         Pages::Window { count, .. } => count,
                     };
                     outcome.error = Some(error);
@@ -503,9 +503,10 @@ impl Work<'_> {
     ) -> Result<Answer, Early> {
         let mut after = vec![status::UNSAID; addresses.len()];
         let (pid, node) = (self.order.process.pid, self.node);
-        let which = match self.mover.options.shared_too {
-            true => Mapped::ByOthersToo,
-            false => Mapped::Alone,
+        let which = match self.order.pages {
+            Pages::OfKind { kind, .. } if kind != MemoryKind::Private => Mapped::ByOthersToo,
+            _ if self.mover.options.shared_too => Mapped::ByOthersToo,
+            _ => Mapped::Alone,
         };
         let began = self.kernel.now_ns();
         let result = self

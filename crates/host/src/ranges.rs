@@ -11,13 +11,17 @@
 //! virtual machine is mapped so for devices that run in other processes, by QEMU alone where there
 //! are none. So orders for a whole process only pass over those that `numa_maps` says are mapped
 //! again: a large segment that many processes have would cost a refusal for each page of each.
+//!
+//! Orders for a kind of memory go by `numa_maps` as well: they take the mappings whose pages are all of that kind, and
+//! pass over those that have pages of two, as the data of programs and libraries do. Of shared memory and files, pages are
+//! moved that other processes map, too; but not those of programs and libraries, which everybody has.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{PageOrder, Pages, ProcessId};
+use numaherd_world::{MemoryKind, PageOrder, Pages, ProcessId};
 
 use crate::files::Root;
 use crate::proc::numa_maps::NodePages;
@@ -79,35 +83,68 @@ pub(crate) fn spans(
                 .collect()
         }
         Pages::All => {
-            let by_start = on_nodes(root, order.process, page_bytes);
-            movable
-                .filter_map(|mapping| {
-                    let range = mapping.start..mapping.end;
-                    let Some(by_start) = &by_start else {
-                        // A kernel without NUMA has no numa_maps; there every mapping is walked.
-                        return Some(Span {
-                            range,
-                            known: Known::Nothing,
-                        });
-                    };
-                    // Mappings without a page on another node need no walk.
-                    let on = by_start.get(&mapping.start)?;
-                    if mapping.shared && on.mapped_again && !shared_too {
-                        return None;
-                    }
-                    let there = pages_on(&on.pages, |node| node == order.to);
-                    let elsewhere = pages_on(&on.pages, |node| node != order.to);
-                    let room = (mapping.end - mapping.start) / page_bytes;
-                    let known = match there {
-                        0 if elsewhere == room => Known::AllElsewhere,
-                        0 => Known::NoneOnTarget,
-                        _ => Known::Nothing,
-                    };
-                    (elsewhere > 0).then_some(Span { range, known })
+            let Some(by_start) = on_nodes(root, order.process, page_bytes) else {
+                // A kernel without NUMA has no numa_maps; there every mapping is walked.
+                return movable
+                    .map(|mapping| Span {
+                        range: mapping.start..mapping.end,
+                        known: Known::Nothing,
+                    })
+                    .collect();
+            };
+            let is_meant = |mapping: &maps::Mapping, on: &NodePages| {
+                !(mapping.shared && on.mapped_again) || shared_too
+            };
+            let all = movable.filter_map(|mapping| {
+                let on = by_start
+                    .get(&mapping.start)
+                    .filter(|on| is_meant(mapping, on))?;
+                Some(Span {
+                    range: mapping.start..mapping.end,
+                    known: known(mapping, on, order.to, page_bytes)?,
                 })
-                .collect()
+            });
+            all.collect()
+        }
+        Pages::OfKind { kind, part } => {
+            let by_start = on_nodes(root, order.process, page_bytes).unwrap_or_default();
+            let is_everybodys = |mapping: &maps::Mapping, on: &NodePages| {
+                kind == MemoryKind::File && !mapping.shared && on.mapped_again
+            };
+            let of_kind = movable.flat_map(|mapping| {
+                let on = by_start.get(&mapping.start);
+                let on = on.filter(|on| on.kind() == Some(kind) && !is_everybodys(mapping, on));
+                let known = on.and_then(|on| known(mapping, on, order.to, page_bytes));
+                let first = match kind {
+                    MemoryKind::Private => mapping.start / page_bytes,
+                    MemoryKind::Shared | MemoryKind::File => mapping.offset / page_bytes,
+                };
+                let pages = (mapping.end - mapping.start) / page_bytes;
+                let address = move |page: u64| mapping.start + (page - first) * page_bytes;
+                known.into_iter().flat_map(move |known| {
+                    let runs = part.runs(first..first.saturating_add(pages));
+                    runs.map(move |run| Span {
+                        range: address(run.start)..address(run.end),
+                        known,
+                    })
+                })
+            });
+            of_kind.collect()
         }
     }
+}
+
+/// What is known of a mapping's pages; `None` where none of them is to move.
+fn known(mapping: &maps::Mapping, on: &NodePages, to: NodeId, page_bytes: u64) -> Option<Known> {
+    let there = pages_on(&on.pages, |node| node == to);
+    let elsewhere = pages_on(&on.pages, |node| node != to);
+    let room = (mapping.end - mapping.start) / page_bytes;
+    let known = match there {
+        0 if elsewhere == room => Known::AllElsewhere,
+        0 => Known::NoneOnTarget,
+        _ => Known::Nothing,
+    };
+    (elsewhere > 0).then_some(known)
 }
 
 fn pages_on(pages: &[(NodeId, u64)], which: impl Fn(NodeId) -> bool) -> u64 {

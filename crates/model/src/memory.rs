@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use numaherd_world::Pages;
+use numaherd_world::{MemoryKind, Pages};
 use rand::Rng;
 
 use crate::program::{Hot, Program};
@@ -265,6 +265,22 @@ impl Memory {
         let asked = match pages {
             Pages::All => all.clone(),
             Pages::Window { first, count } => first..first.saturating_add(count),
+            // A program's memory is its own.
+            Pages::OfKind {
+                kind: MemoryKind::Private,
+                part,
+            } => {
+                let mut moved = Moved::default();
+                for run in part.runs(all) {
+                    let window = Pages::Window {
+                        first: run.start,
+                        count: run.end - run.start,
+                    };
+                    moved.add(self.migrate(window, to, room - moved.pages()));
+                }
+                return moved;
+            }
+            Pages::OfKind { .. } => 0..0,
         };
         let range = asked.start.max(all.start)..asked.end.min(all.end);
         let mut moved = Moved {
@@ -351,6 +367,14 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
+    /// Adds what became of another order.
+    fn add(&mut self, other: Self) {
+        self.from.extend(other.from);
+        self.already_there += other.already_there;
+        self.no_room += other.no_room;
+        self.not_there += other.not_there;
+    }
+
     /// All pages that moved.
     pub(crate) fn pages(&self) -> u64 {
         self.from.iter().map(|&(_, pages)| pages).sum()

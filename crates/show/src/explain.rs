@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use numaherd_herd::{Ending, Guard, Settings, Totals};
 use numaherd_policy::classes::Class;
 use numaherd_topology::{CpuId, CpuSet, NodeId};
-use numaherd_world::{PageFailure, SignalReport};
+use numaherd_world::{MemoryKind, PageFailure, SignalReport};
 use serde::Serialize;
 
 use crate::guests::Guest;
@@ -311,6 +311,9 @@ pub enum Wanted {
         to: Option<NodeId>,
         /// Whether all of the process's.
         all: bool,
+        /// The kind of memory, where the order is for one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kind: Option<MemoryKind>,
     },
 }
 

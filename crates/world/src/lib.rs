@@ -26,7 +26,9 @@ pub use notice::{Notice, Sharing};
 pub use orders::{
     AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,
 };
-pub use plan::{AffinityScope, MemoryPart, PageOrder, Pages, Placement, Plan, Release};
+pub use plan::{
+    AffinityScope, BLOCK_PAGES, MemoryPart, PageOrder, Pages, Part, Placement, Plan, Release,
+};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{

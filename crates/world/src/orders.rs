@@ -131,7 +131,7 @@ impl PageOutcome {
         Self {
             not_tried: match order.pages {
                 Pages::Window { count, .. } => count,
-                Pages::All => 0,
+                Pages::All | Pages::OfKind { .. } => 0,
             },
             error: Some(why),
             ..Self::begun(order)

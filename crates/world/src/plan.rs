@@ -6,7 +6,7 @@ use std::ops::Range;
 use numaherd_topology::{CpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{ProcessId, ThreadId};
+use crate::snapshot::{MemoryKind, ProcessId, ThreadId};
 
 numaherd_files::choices! {
     /// How far from its assigned core a thread may run: its affinity scope.
@@ -65,6 +65,71 @@ pub enum Pages {
         /// How many.
         count: u64,
     },
+    /// Those in mappings of one kind of memory alone, or a part of them. Of shared memory and files, also those that
+    /// other processes have mapped; programs and libraries that are mapped again are passed over.
+    OfKind {
+        /// Which kind.
+        kind: MemoryKind,
+        /// Which part of it.
+        part: Part,
+    },
+}
+
+/// Base pages of a block: 2 MiB of 4 KiB pages, so that a huge page is in one.
+pub const BLOCK_PAGES: u64 = 512;
+
+/// A part of memory: of every `of` blocks of [`BLOCK_PAGES`] in a row, `count` from number `first` on. Blocks of private
+/// memory are those of the addresses; of shared memory and files, those of what is mapped, so that all who map it mean
+/// the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Part {
+    /// The first block of it, below `of`.
+    pub first: u64,
+    /// How many blocks, at most as many as come after.
+    pub count: u64,
+    /// Blocks after which it begins anew.
+    pub of: u64,
+}
+
+impl Part {
+    /// All of it.
+    pub const WHOLE: Self = Self {
+        first: 0,
+        count: 1,
+        of: 1,
+    };
+
+    /// Whether a page is in it, by its number.
+    pub fn takes(self, page: u64) -> bool {
+        let block = page / BLOCK_PAGES % self.of.max(1);
+        block >= self.first && block - self.first < self.count
+    }
+
+    /// The pages of a range that are in it, as runs, ascending.
+    pub fn runs(self, pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let is_whole = self.count >= self.of.max(1);
+        let (period, begins, length) = match is_whole {
+            true => (u64::MAX, 0, u64::MAX),
+            false => (
+                self.of.saturating_mul(BLOCK_PAGES),
+                self.first.saturating_mul(BLOCK_PAGES),
+                self.count.saturating_mul(BLOCK_PAGES),
+            ),
+        };
+        (pages.start / period..pages.end.div_ceil(period)).filter_map(move |turn| {
+            let first = (turn * period).saturating_add(begins);
+            let end = first.saturating_add(length);
+            let run = first.max(pages.start)..end.min(pages.end);
+            (run.start < run.end).then_some(run)
+        })
+    }
+
+    /// How many of so many pages are in it, if these are spread evenly, rounded up.
+    pub fn share_of(self, pages: u64) -> u64 {
+        let share = u128::from(pages) * u128::from(self.count);
+        let share = share.div_ceil(u128::from(self.of.max(1)));
+        u64::try_from(share).map_or(pages, |share| share.min(pages))
+    }
 }
 
 /// Memory that can be placed by itself: the pages of a process that all its threads use, or those that
@@ -114,5 +179,48 @@ impl Plan {
     /// Whether it asks for nothing.
     pub fn is_empty(&self) -> bool {
         self.placements.is_empty() && self.releases.is_empty() && self.pages.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Parts that share blocks out have every page once, in runs of whole blocks.
+        #[test]
+        fn parts_of_all_blocks_have_each_page_once(
+            counts in proptest::collection::vec(1u64..4, 1..5),
+            first in 0u64..20_000,
+            pages in 1u64..20_000,
+        ) {
+            let of: u64 = counts.iter().sum();
+            let mut begins = 0;
+            let mut seen = vec![0u8; usize::try_from(pages).unwrap()];
+            for count in counts {
+                let part = Part { first: begins, count, of };
+                for run in part.runs(first..first + pages) {
+                    for page in run {
+                        prop_assert!(part.takes(page));
+                        seen[usize::try_from(page - first).unwrap()] += 1;
+                    }
+                }
+                begins += count;
+            }
+            prop_assert!(seen.iter().all(|&times| times == 1));
+        }
+    }
+
+    #[test]
+    fn a_part_that_no_ledger_should_hold_is_read_as_well() {
+        let odd = Part {
+            first: 3,
+            count: u64::MAX,
+            of: 0,
+        };
+        assert!(odd.runs(0..9).eq(std::iter::once(0..9)));
+        assert_eq!(odd.share_of(7), 7);
+        assert_eq!(Part::WHOLE.share_of(u64::MAX), u64::MAX);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! It runs where the paging runs, at the paging cadence, and knows the latest snapshot that it was
 //! shown. A window of pages that cannot go now is refused: by the next time its samples are stale.
-//! An order for all pages of a process, which a policy gives once, waits in line until there is
-//! bandwidth for it; a later one for the same process and thread takes its place.
+//! An order for all pages of a process, or for those of a kind, which a policy gives once, waits in line until there is
+//! bandwidth for it; a later one for the same process and thread and some of the same pages takes its place.
 
 mod ordered;
 
@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    NodeState, PageOrder, PageOutcome, Pages, Process, ProcessId, Snapshot, Unmanaged,
+    MemoryKind, NodeState, PageOrder, PageOutcome, Pages, Part, Process, ProcessId, Snapshot,
+    Unmanaged,
 };
 
 use super::bounce::{BounceLimit, Bounces};
@@ -21,7 +22,7 @@ use super::rate::TokenBucket;
 use super::threads::nanoseconds;
 use super::{Guard, Objection, Refusal, Verdict, unless};
 use crate::settings::Limits;
-use ordered::Ordered;
+use ordered::{Ordered, overlap};
 
 /// Memory whose going to and fro is followed as one, in base pages: 2 MiB of 4 KiB pages, so that
 /// two threads at work in two places of a window are not taken for a bounce. Orders for less are
@@ -131,7 +132,7 @@ impl PageGovernor {
         for (entry, order) in plan.iter().enumerate() {
             match self.check(&ordered, order) {
                 Ok(()) => ordered.push(order.clone()),
-                Err((guard, _)) if guard.is_for_bandwidth() && order.pages == Pages::All => {
+                Err((guard, _)) if guard.is_for_bandwidth() && waits(&order.pages) => {
                     governed.refusals.extend(self.wait(order));
                     governed.waiting.push(entry);
                 }
@@ -172,6 +173,7 @@ impl PageGovernor {
         has_pages(order)?;
         has_memory(&self.topology, order.to)?;
         within_allowed_nodes(process, order.to)?;
+        others_allow_it(&snapshot, order)?;
         within_limits(&self.limits, order.to)?;
         not_ordered_elsewhere(ordered, order)?;
         self.does_not_bounce(order)?;
@@ -200,12 +202,14 @@ impl PageGovernor {
 
     /// Puts an order in line; returns the refusal of the one whose place it takes.
     fn wait(&mut self, order: &PageOrder) -> Option<Refusal> {
-        let same =
-            |other: &&mut PageOrder| (other.process, other.thread) == (order.process, order.thread);
+        let same = |other: &&mut PageOrder| {
+            (other.process, other.thread) == (order.process, order.thread)
+                && overlap(&other.pages, &order.pages)
+        };
         match self.line.iter_mut().find(same) {
             Some(place) => {
                 let earlier = std::mem::replace(place, order.clone());
-                let why = "a later order for all pages of this process has come".to_owned();
+                let why = "a later order for these pages of this process has come".to_owned();
                 Some(refusal(None, &earlier, Guard::Superseded, why))
             }
             None => {
@@ -316,6 +320,12 @@ impl PageGovernor {
                 let residency = process.residency.as_ref()?;
                 Some(residency.total() - residency.on(order.to))
             }
+            Pages::OfKind { kind, part } => {
+                let process = self.snapshot.as_ref()?.process(order.process)?;
+                let pages = process.residency.as_ref()?.of_kind(kind)?;
+                let elsewhere = pages.total() - pages.on(order.to);
+                Some(elsewhere.min(part.share_of(pages.total())))
+            }
         }
     }
 
@@ -356,8 +366,52 @@ fn may_be_touched(snapshot: &Snapshot, order: &PageOrder, process: &Process) -> 
     }
 }
 
+/// Whether an order waits for bandwidth: those that a policy gives once, for all pages or for a kind of them.
+fn waits(pages: &Pages) -> bool {
+    matches!(pages, Pages::All | Pages::OfKind { .. })
+}
+
+/// Shared memory and files are also those of others. Who has which is not known; whoever has any of that kind that is
+/// mapped more than once may have these.
+fn others_allow_it(snapshot: &Snapshot, order: &PageOrder) -> Verdict {
+    let Pages::OfKind { kind, .. } = order.pages else {
+        return Ok(());
+    };
+    let may_have = |process: &&Process| {
+        let kinds = process
+            .residency
+            .as_ref()
+            .and_then(|pages| pages.kinds.as_ref());
+        kinds.is_some_and(|kinds| match kind {
+            MemoryKind::Private => false,
+            MemoryKind::Shared => kinds.shared.again,
+            MemoryKind::File => kinds.file.again,
+        })
+    };
+    for process in snapshot.processes.iter().filter(may_have) {
+        let it = format!("{} may have this memory mapped, too, and", process.id);
+        if let Some(policy) = &process.memory_policy {
+            let why = format!("{it} its memory has a policy of its user's ({policy})");
+            return Err((Guard::HandsOff, why));
+        }
+        unless(
+            process.allowed_nodes.contains(order.to),
+            Guard::Cpuset,
+            || {
+                let (to, allowed) = (order.to, &process.allowed_nodes);
+                format!("{it} node {to} is beyond the nodes of its cpuset ({allowed})")
+            },
+        )?;
+    }
+    Ok(())
+}
+
 fn has_pages(order: &PageOrder) -> Verdict {
-    let empty = matches!(order.pages, Pages::Window { count: 0, .. });
+    let empty = match order.pages {
+        Pages::All => false,
+        Pages::Window { count, .. } => count == 0,
+        Pages::OfKind { part, .. } => part.count == 0,
+    };
     unless(!empty, Guard::Unchanged, || "it names no pages".to_owned())
 }
 
@@ -404,6 +458,8 @@ fn not_ordered_elsewhere(ordered: &Ordered, order: &PageOrder) -> Verdict {
 enum Followed {
     /// All pages of the process.
     All,
+    /// A part of those of one kind.
+    OfKind(MemoryKind, Part),
     /// Many pages of an order, by the number of their piece.
     Piece(u64),
     /// A page of an order that is smaller than a piece.
@@ -413,6 +469,7 @@ enum Followed {
 fn followed(pages: &Pages) -> Box<dyn Iterator<Item = Followed>> {
     match *pages {
         Pages::All => Box::new(std::iter::once(Followed::All)),
+        Pages::OfKind { kind, part } => Box::new(std::iter::once(Followed::OfKind(kind, part))),
         Pages::Window { first, count } if count < PIECE_PAGES => {
             let end = first.saturating_add(count);
             Box::new((first..end).map(Followed::Page))
@@ -423,7 +480,7 @@ fn followed(pages: &Pages) -> Box<dyn Iterator<Item = Followed>> {
 
 fn pieces(pages: &Pages) -> RangeInclusive<u64> {
     match *pages {
-        Pages::All => 0..=u64::MAX / PIECE_PAGES,
+        Pages::All | Pages::OfKind { .. } => 0..=u64::MAX / PIECE_PAGES,
         Pages::Window { first, count } => {
             let last = first.saturating_add(count.saturating_sub(1));
             first / PIECE_PAGES..=last / PIECE_PAGES

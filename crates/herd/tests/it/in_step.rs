@@ -198,7 +198,7 @@ impl Pager for SteppedPager {
         let carry_out = |order: &PageOrder| {
             shared.calls.push(Call::Moved(order.to));
             let wanted = match order.pages {
-                Pages::All => 0..PAGES,
+                Pages::All | Pages::OfKind { .. } => 0..PAGES,
                 Pages::Window { first, count } => first..(first + count).min(PAGES),
             };
             let mut away = 0;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use numaherd_herd::governor::{Guard, PageGovernor};
 use numaherd_herd::settings::Limits;
 use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{PageOrder, Residency, Snapshot, Thread, Unmanaged};
+use numaherd_world::{
+    Mapped, MemoryKind, MemoryKinds, PageOrder, Pages, Part, Process, Residency, Snapshot, Thread,
+    Unmanaged,
+};
 
 use crate::fake::{
     MIB, all_pages, machine, moved, nodes, snapshot, thread, virtual_machine, window,
@@ -233,6 +236,93 @@ fn an_order_for_all_pages_waits_for_its_turn() {
     governor.advance(3_000_000_000);
     assert_eq!(governor.govern(&[]).orders, [later]);
     assert!(governor.govern(&[]).orders.is_empty(), "once");
+}
+
+/// All processes have 300 MiB on node 0, of which 100 are shared with others.
+fn who_share() -> Scene {
+    let mut scene = scene();
+    for process in &mut scene.seen.processes {
+        process.residency = Some(Residency {
+            pages: vec![(NodeId(0), 300 * MIB_PAGES)],
+            kinds: Some(MemoryKinds {
+                shared: Mapped {
+                    pages: vec![(NodeId(0), 100 * MIB_PAGES)],
+                    again: true,
+                },
+                file: Mapped::default(),
+            }),
+        });
+    }
+    scene
+}
+
+fn of_kind(thread: &Thread, kind: MemoryKind, first: u64, to: u32) -> PageOrder {
+    let part = Part {
+        first,
+        count: 1,
+        of: 4,
+    };
+    PageOrder {
+        pages: Pages::OfKind { kind, part },
+        ..all_pages(thread, to)
+    }
+}
+
+#[test]
+fn an_order_for_a_kind_is_as_large_as_its_part_and_waits_beside_the_others() {
+    let scene = who_share();
+    let limits = Limits {
+        pages_mib_per_s: 100.0,
+        pages_burst_ms: 100,
+        ..Limits::default()
+    };
+    let mut governor = scene.governor(limits);
+    let shared = |first, to| of_kind(&scene.one, MemoryKind::Shared, first, to);
+    let (first, second) = (shared(0, 1), shared(1, 1));
+    let governed = governor.govern(&[first.clone(), second]);
+    assert_eq!(governor.pages_in(&governed.orders), 25 * MIB_PAGES);
+    assert_eq!(governed.orders, [first]);
+    assert_eq!(governed.waiting, [1]);
+    // Other pages of the same process: nobody's place is taken.
+    let governed = governor.govern(&[shared(2, 1)]);
+    assert_eq!((governed.waiting, governed.refusals.len()), (vec![0], 0));
+    // The same pages elsewhere.
+    let governed = governor.govern(&[shared(1, 0)]);
+    assert_eq!(governed.refusals[0].guard, Guard::Superseded);
+    let private = of_kind(&scene.one, MemoryKind::Private, 0, 1);
+    assert_eq!(governor.pages_in(&[private]), 50 * MIB_PAGES);
+}
+
+#[test]
+fn shared_memory_stays_where_one_who_may_have_it_forbids_that() {
+    let refused_by = |change: &dyn Fn(&mut Process), kind| {
+        let mut scene = who_share();
+        let other = scene.seen.processes.last_mut().unwrap();
+        assert_ne!(other.id, scene.one.process);
+        change(other);
+        let governed = scene
+            .governor(Limits::default())
+            .govern(&[of_kind(&scene.one, kind, 0, 1)]);
+        governed.refusals.first().map(|refusal| refusal.guard)
+    };
+    let policy = |process: &mut Process| process.memory_policy = Some("bind:0".into());
+    let cpuset = |process: &mut Process| {
+        process.allowed_nodes = Arc::new("0".parse().unwrap());
+    };
+    let (shared, private) = (MemoryKind::Shared, MemoryKind::Private);
+    assert_eq!(refused_by(&policy, shared), Some(Guard::HandsOff));
+    assert_eq!(refused_by(&cpuset, shared), Some(Guard::Cpuset));
+    assert_eq!(refused_by(&policy, private), None);
+    let alone = |process: &mut Process| {
+        policy(process);
+        let residency = process.residency.as_mut().unwrap();
+        residency.kinds.as_mut().unwrap().shared.again = false;
+    };
+    assert_eq!(
+        refused_by(&alone, shared),
+        None,
+        "nobody else has what it shares"
+    );
 }
 
 #[test]

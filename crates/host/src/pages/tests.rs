@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fake::FakeKernel;
-use numaherd_world::ThreadId;
+use numaherd_world::{Part, ThreadId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -332,8 +332,7 @@ fn what_could_be_shared_is_moved_while_nobody_shares_it() {
 #[test]
 fn of_a_window_the_kernel_says_which_pages_are_shared() {
     let case = with_shared_page("mapmax=2");
-    // EACCES: mapped by another process too.
-    case.kernel.stuck(FIRST + 10, -13);
+    case.kernel.mapped_again(FIRST + 10, 1);
     let window = Pages::Window {
         first: FIRST,
         count: 11,
@@ -343,7 +342,73 @@ fn of_a_window_the_kernel_says_which_pages_are_shared() {
     assert_eq!(outcome.failed, [(PageFailure::Shared, 1)].into());
 }
 
+/// Mappings of each kind: permissions, what `numa_maps` says of them, whether others map them too, and the kind whose
+/// orders move them; that of none is the code of a library, or its data with one copied page.
+const MAPPINGS: [(&str, &str, bool, Option<MemoryKind>); 6] = [
+    ("rw-p", "heap", false, Some(MemoryKind::Private)),
+    (
+        "rw-s",
+        "file=/dev/zero\\040(deleted) mapmax=3",
+        true,
+        Some(MemoryKind::Shared),
+    ),
+    (
+        "rw-s",
+        "file=/memfd:x\\040(deleted)",
+        false,
+        Some(MemoryKind::Shared),
+    ),
+    (
+        "r--s",
+        "file=/data/index mapmax=2",
+        true,
+        Some(MemoryKind::File),
+    ),
+    ("r-xp", "file=/usr/lib/libc.so.6 mapmax=40", true, None),
+    ("rw-p", "file=/usr/lib/libc.so.6 anon=1", false, None),
+];
+
 proptest! {
+    #[test]
+    fn orders_by_kind_move_that_kind_alone(
+        mappings in proptest::collection::vec((0..MAPPINGS.len(), 2u64..1500, 0u64..1500), 1..8),
+        kind in 0usize..3,
+        (of, first) in (1u64..4).prop_flat_map(|of| (Just(of), 0..of)),
+    ) {
+        let case = process(1);
+        let (kind, part) = (MemoryKind::ALL[kind], Part { first, count: 1, of });
+        let folder = case.root.path().join("proc/9");
+        let (mut maps, mut numa_maps) = (String::new(), String::new());
+        let mut expected = Vec::new();
+        let mut start = FIRST;
+        for (which, pages, offset) in mappings {
+            let (permissions, said, mapped_again, moved_by) = MAPPINGS[which];
+            let (from, to) = (start * 4096, (start + pages) * 4096);
+            maps += &format!("{from:x}-{to:x} {permissions} {:x} 00:01 5 /x\n", offset * 4096);
+            numa_maps += &format!("{from:x} default {said} N0={pages} kernelpagesize_kB=4\n");
+            case.kernel.pages(start, pages, 0);
+            if mapped_again {
+                case.kernel.mapped_again(start, pages);
+            }
+            // Blocks of private memory are those of addresses, of others those of what is mapped.
+            let number = match kind {
+                MemoryKind::Private => start,
+                MemoryKind::Shared | MemoryKind::File => offset,
+            };
+            let takes = |page: &u64| part.takes(number + page);
+            if moved_by == Some(kind) {
+                expected.extend((0..pages).filter(takes).map(|page| start + page));
+            }
+            start += pages + 7;
+        }
+        std::fs::write(folder.join("maps"), maps).unwrap();
+        std::fs::write(folder.join("numa_maps"), numa_maps).unwrap();
+        let outcome = case.order(Pages::OfKind { kind, part }, 2);
+        prop_assert_eq!(case.kernel.page_numbers_on(2), expected);
+        prop_assert_eq!(outcome.moved as usize, case.kernel.pages_on(2));
+        prop_assert_eq!(sum(&outcome), outcome.moved, "nothing else was tried");
+    }
+
     #[test]
     fn every_page_of_an_order_is_accounted_for(
         pages in 1u64..3000,

@@ -9,6 +9,8 @@ pub struct Mapping {
     pub start: u64,
     /// One past the last.
     pub end: u64,
+    /// Where in the file it begins, in bytes; 0 for anonymous memory.
+    pub offset: u64,
     /// Whether writes are shared with others who map the same.
     pub shared: bool,
     /// Whether it can hold pages that move: readable, and neither a device nor the kernel's own.
@@ -24,7 +26,8 @@ fn line(line: &[u8]) -> Option<Mapping> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let range = fields.next()?;
     let permissions = fields.next()?;
-    let path = fields.nth(3).unwrap_or_default().trim_ascii();
+    let offset = fields.next().and_then(hexadecimal)?;
+    let path = fields.nth(2).unwrap_or_default().trim_ascii();
     let (start, end) = split_once(range, b'-')?;
     let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
     let readable = *permissions.first()? == b'r';
@@ -40,6 +43,7 @@ fn line(line: &[u8]) -> Option<Mapping> {
     (start < end).then_some(Mapping {
         start,
         end,
+        offset,
         shared,
         movable: readable && !kernels_own && !device,
     })
@@ -56,7 +60,7 @@ mod tests {
               55b27566f000-55b275690000 rw-p 00000000 00:00 0                          [heap]\n\
               7f0000000000-7f0040000000 ---p 00000000 00:00 0 \n\
               7f1000000000-7f1000001000 rw-s 00000000 00:05 1024                       /dev/nvidia0\n\
-              7f2000000000-7f2000001000 rw-s 00000000 00:19 3                          /dev/shm/a b\n\
+              7f2000000000-7f2000001000 rw-s 00a00000 00:19 3                          /dev/shm/a b\n\
               7ffe3e5e4000-7ffe3e5e8000 r--p 00000000 00:00 0                          [vvar]\n\
               nonsense\n\
               2000-1000 rw-p 0 0:0 0\n",
@@ -75,5 +79,6 @@ mod tests {
         );
         assert_eq!(mappings[1].start, 0x55b2_7566_f000);
         assert_eq!(mappings[1].end, 0x55b2_7569_0000);
+        assert_eq!((mappings[1].offset, mappings[4].offset), (0, 0xa0_0000));
     }
 }

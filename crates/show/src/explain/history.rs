@@ -131,7 +131,7 @@ impl History for Stories {
         let thread = snapshot.and_then(|snapshot| snapshot.thread(decision.thread));
         let order = decision.order;
         let wanted_pages = order.and_then(|order| match order.pages {
-            Pages::All => None,
+            Pages::All | Pages::OfKind { .. } => None,
             Pages::Window { count, .. } => Some(count),
         });
         let alternative = order
@@ -146,12 +146,15 @@ impl History for Stories {
             None => Some(Happened::DryRun),
         };
         let late = decision.outcome.filter(|_| !decision.is_planned);
+        let named = late.map(|outcome| outcome.pages);
+        let named = named.or(order.map(|order| order.pages));
         let story = Decision {
             wanted: Wanted::Pages {
                 to: late.map(|o| o.to).or(order.map(|order| order.to)),
-                all: match late {
-                    Some(outcome) => outcome.pages == Pages::All,
-                    None => order.is_none_or(|order| order.pages == Pages::All),
+                all: named.is_none_or(|pages| pages == Pages::All),
+                kind: match named {
+                    Some(Pages::OfKind { kind, .. }) => Some(kind),
+                    _ => None,
                 },
             },
             wanted_pages,

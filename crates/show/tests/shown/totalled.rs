@@ -119,7 +119,7 @@ impl World for Obedient {
         }
         for order in &orders.pages {
             let pages = match order.pages {
-                Pages::All => 1_000,
+                Pages::All | Pages::OfKind { .. } => 1_000,
                 Pages::Window { count, .. } => count,
             };
             outcome.pages.push(PageOutcome {

@@ -10,7 +10,7 @@
 
 use numaherd_topology::NodeId;
 use numaherd_world::{
-    AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, Pages, ThreadId,
+    AffinityOrder, AffinityResult, MemoryKind, PageFailure, PageOrder, PageOutcome, Pages, ThreadId,
 };
 
 use super::engine::Engine;
@@ -154,6 +154,12 @@ impl Engine {
         let all = || table.iter().enumerate().filter_map(mine);
         match pages {
             Pages::All => all().map(|(place, _)| place).collect(),
+            // What a trace says of memory is that it is a process's.
+            Pages::OfKind { kind, part } => {
+                let takes = |number| kind == MemoryKind::Private && part.takes(number);
+                let of_kind = all().filter(|&(_, number)| takes(number));
+                of_kind.map(|(place, _)| place).collect()
+            }
             Pages::Window { first, count } => {
                 let last = first.saturating_add(count);
                 let places: Vec<usize> = if count <= table.len() as u64 {

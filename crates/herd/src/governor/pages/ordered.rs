@@ -68,7 +68,7 @@ fn small(pages: &Pages) -> Option<std::ops::RangeInclusive<u64>> {
     few.then(|| pieces(pages))
 }
 
-fn overlap(a: &Pages, b: &Pages) -> bool {
+pub(super) fn overlap(a: &Pages, b: &Pages) -> bool {
     match (a, b) {
         (
             Pages::Window { first, count },
@@ -77,7 +77,20 @@ fn overlap(a: &Pages, b: &Pages) -> bool {
                 count: others,
             },
         ) => *first < other.saturating_add(*others) && *other < first.saturating_add(*count),
-        (Pages::All, _) | (_, Pages::All) => true,
+        (
+            Pages::OfKind { kind, part },
+            Pages::OfKind {
+                kind: other,
+                part: its,
+            },
+        ) => {
+            let are_apart = part.of == its.of
+                && (part.first.saturating_add(part.count) <= its.first
+                    || its.first.saturating_add(its.count) <= part.first);
+            kind == other && !are_apart
+        }
+        // Of which kind single addresses are is not known here.
+        _ => true,
     }
 }
 
@@ -85,7 +98,7 @@ fn overlap(a: &Pages, b: &Pages) -> bool {
 mod tests {
     use super::*;
     use numaherd_topology::NodeId;
-    use numaherd_world::ThreadId;
+    use numaherd_world::{MemoryKind, Part, ThreadId};
     use proptest::prelude::*;
 
     fn order(process: u32, pages: Pages, to: u32) -> PageOrder {
@@ -102,6 +115,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn kinds_and_parts_that_have_no_page_in_common_do_not_clash() {
+        let part = |kind, first, of| {
+            let part = Part {
+                first,
+                count: 1,
+                of,
+            };
+            Pages::OfKind { kind, part }
+        };
+        let (shared, file) = (MemoryKind::Shared, MemoryKind::File);
+        assert!(!overlap(&part(shared, 0, 4), &part(shared, 1, 4)));
+        assert!(!overlap(&part(shared, 0, 1), &part(file, 0, 1)));
+        assert!(overlap(&part(shared, 1, 4), &part(shared, 1, 4)));
+        assert!(
+            overlap(&part(shared, 0, 4), &part(shared, 1, 3)),
+            "blocks of both"
+        );
+        assert!(overlap(&part(shared, 0, 4), &Pages::All));
+    }
+
     proptest! {
         /// It finds what looking through all orders finds.
         #[test]
@@ -114,7 +148,13 @@ mod tests {
             let mut ordered = Ordered::default();
             let mut all: Vec<PageOrder> = Vec::new();
             for (process, first, count, to, whole) in orders {
-                let pages = if whole == 0 { Pages::All } else { Pages::Window { first, count } };
+                let kind = MemoryKind::ALL[(count % 3) as usize];
+                let part = Part { first: first % 3, count: 1, of: 3 };
+                let pages = match whole {
+                    0 => Pages::All,
+                    1 => Pages::OfKind { kind, part },
+                    _ => Pages::Window { first, count },
+                };
                 let order = order(process, pages, to);
                 let clash = all.iter().find(|other| {
                     other.process == order.process

@@ -51,7 +51,7 @@ impl Bench {
             .sampled(samples, &self.scene.topology, &mut random);
         let told = |order: PageOrder| match order.pages {
             Pages::Window { first, count } => (first, count, order.to.0),
-            Pages::All => panic!("a window never orders everything"),
+            Pages::All | Pages::OfKind { .. } => panic!("a window never orders everything"),
         };
         orders.into_iter().map(told).collect()
     }

@@ -3,6 +3,7 @@
 //! and what followed.
 
 use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::MemoryKind;
 
 use super::{settings_of, stays};
 use crate::explain::followed::LEAST_CHANGE;
@@ -194,7 +195,7 @@ fn outcome(decision: &Decision) -> String {
             (UNDO, format!("from CPU {from} back {back}"))
         }
         Wanted::GiveBack => (GIVE_BACK, "to the kernel as it was found".to_owned()),
-        Wanted::Pages { to, all } => (SEND, pages(decision.wanted_pages, *to, *all)),
+        Wanted::Pages { to, all, kind } => (SEND, pages(decision.wanted_pages, *to, *all, *kind)),
     };
     let said = match (&decision.governor, &decision.happened) {
         (Verdict::Refused { .. }, _) => format!("refused to {plain}"),
@@ -210,11 +211,14 @@ fn outcome(decision: &Decision) -> String {
     format!("{said} {object}")
 }
 
-fn pages(wanted: Option<u64>, to: Option<NodeId>, all: bool) -> String {
-    let which = match wanted {
-        Some(pages) => counted(pages, "page"),
-        None if all => "all pages of the process".to_owned(),
-        None => "pages".to_owned(),
+fn pages(wanted: Option<u64>, to: Option<NodeId>, all: bool, kind: Option<MemoryKind>) -> String {
+    let which = match (wanted, kind) {
+        (Some(pages), _) => counted(pages, "page"),
+        (_, Some(MemoryKind::Private)) => "its private pages".to_owned(),
+        (_, Some(MemoryKind::Shared)) => "its part of shared memory".to_owned(),
+        (_, Some(MemoryKind::File)) => "its part of files' pages".to_owned(),
+        (None, None) if all => "all pages of the process".to_owned(),
+        (None, None) => "pages".to_owned(),
     };
     match to {
         Some(node) => format!("{which} to node {node}"),
