@@ -38,6 +38,7 @@ mod beliefs;
 mod covered;
 mod demands;
 mod kinds;
+mod memory;
 mod threads;
 
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +56,8 @@ use beliefs::Beliefs;
 pub use covered::Covered;
 use demands::{Demand, WRITTEN, demands, figures};
 use kinds::Kinds;
+pub use memory::Memory;
+use memory::Moved;
 pub use threads::{Load, Owner};
 use threads::{Seats, llc_bytes, load, owner, room, seats, share_caches, tell_shared_from_private};
 
@@ -257,7 +260,8 @@ impl Estimator {
             demands,
             kinds,
         };
-        let (now, stays) = (picture.now(), vec![false; picture.processes.len()]);
+        let stays = vec![Memory::default(); picture.processes.len()];
+        let now = picture.now();
         for draw in 0..DRAWS {
             let solved = picture.solve(draw, &now, &stays);
             (picture.lost_now[draw], picture.starts[draw]) = (solved.lost, solved.solution);
@@ -336,17 +340,6 @@ impl Picture {
         nodes
     }
 
-    /// Pages of a process that move where its memory follows its threads: to the node of all; where they are on
-    /// several, all but what is by chance where it is used.
-    pub fn to_move(&self, process: usize, cpus: &[CpuId]) -> f64 {
-        let pages = &self.processes[process].pages;
-        let mut nodes = self.nodes_of(process, cpus);
-        nodes.dedup();
-        let all: u64 = pages.iter().sum();
-        let there: u64 = nodes.iter().map(|&node| pages[node]).sum();
-        all as f64 - there as f64 / nodes.len().max(1) as f64
-    }
-
     /// CPUs that threads want in each domain beyond those that it has; less than 0 where some are free.
     pub fn wanted_beyond(&self, cpus: &[CpuId]) -> Vec<f64> {
         let mut beyond: Vec<f64> = self.cpus.iter().map(|cpus| -cpus).collect();
@@ -394,45 +387,37 @@ impl Picture {
         self.lost_now
     }
 
-    /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `follows` says of
-    /// each process whether its memory follows its threads: what is private to each, the rest spread evenly over
-    /// them; or stays.
-    pub fn lost(&self, cpus: &[CpuId], follows: &[bool]) -> Lost {
-        self.lost_with(cpus, follows, &self.roughly(cpus, follows))
+    /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `memory` says of
+    /// each process whether its own memory follows its threads: what is private to each, the rest spread evenly over
+    /// them; and whether what it has in common with others is spread.
+    pub fn lost(&self, cpus: &[CpuId], memory: &[Memory]) -> Lost {
+        self.lost_with(cpus, memory, &self.roughly(cpus, memory))
     }
 
     /// The same where it is known by the draws that a search goes by.
-    pub fn lost_with(&self, cpus: &[CpuId], follows: &[bool], known: &Rough) -> Lost {
+    pub fn lost_with(&self, cpus: &[CpuId], memory: &[Memory], known: &Rough) -> Lost {
         let of = |draw| known.0.get(draw).copied();
-        std::array::from_fn(|draw| of(draw).unwrap_or_else(|| self.solve(draw, cpus, follows).lost))
+        std::array::from_fn(|draw| of(draw).unwrap_or_else(|| self.solve(draw, cpus, memory).lost))
     }
 
     /// What a layout would lose by the draws that a search goes by.
-    pub fn roughly(&self, cpus: &[CpuId], follows: &[bool]) -> Rough {
+    pub fn roughly(&self, cpus: &[CpuId], memory: &[Memory]) -> Rough {
         Rough(std::array::from_fn(|draw| {
-            self.solve(draw, cpus, follows).lost
+            self.solve(draw, cpus, memory).lost
         }))
     }
 
     /// The lost cores, and the answer of the equations.
-    fn solve(&self, draw: usize, cpus: &[CpuId], follows: &[bool]) -> Solved {
-        // Of each process that is followed: its private share, and where the rest is.
-        let follow = |process: usize| -> (f64, Vec<(usize, f64)>) {
-            let nodes = self.nodes_of(process, cpus);
-            let owner = &self.processes[process];
-            let unknown = if owner.is_told {
-                0.0
-            } else {
-                1.0 - owner.private
-            };
-            let private = owner.private + unknown * self.private[draw];
-            let part = (1.0 - private) / nodes.len() as f64;
-            let shared = nodes.into_iter().map(|node| (node, part)).collect();
-            (private, shared)
-        };
-        let spread: HashMap<usize, (f64, Vec<(usize, f64)>)> = (0..follows.len())
-            .filter(|&process| follows[process])
-            .map(|process| (process, follow(process)))
+    fn solve(&self, draw: usize, cpus: &[CpuId], memory: &[Memory]) -> Solved {
+        let over = self.spread_over(memory, cpus);
+        let moved: HashMap<usize, Moved> = (0..memory.len())
+            .filter(|&process| memory[process].moves())
+            .map(|process| {
+                (
+                    process,
+                    self.moved(draw, process, cpus, memory[process], &over),
+                )
+            })
             .collect();
         // Within a domain the kernel spreads threads over CPUs.
         let mut in_domain = vec![0.0; self.cpus.len()];
@@ -467,9 +452,9 @@ impl Picture {
                 continue;
             }
             let kind = self.kinds.of[at];
-            let memory = match spread.is_empty() {
+            let memory = match moved.is_empty() {
                 true => None,
-                false => spread.get(&load.process),
+                false => moved.get(&load.process),
             };
             if self.kinds.are_bundled {
                 let alike = kind * domains + seat.domain;
@@ -490,11 +475,7 @@ impl Picture {
             let demand = &demands[kind];
             let memory = match memory {
                 None => load.memory.clone(),
-                Some((private, shared)) => {
-                    let mut memory = shared.clone();
-                    memory.push((seat.node, *private));
-                    memory
-                }
+                Some(moved) => moved.memory(load, seat.node),
             };
             speeds.push(running.len());
             running.push(Running {

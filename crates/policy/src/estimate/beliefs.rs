@@ -10,7 +10,7 @@ use numaherd_topology::{CpuId, Topology};
 
 use super::demands::{Draw, demands, figures};
 use super::threads::llc_bytes;
-use super::{Basis, Estimator, PRECISION, Picture};
+use super::{Basis, Estimator, Memory, PRECISION, Picture};
 
 /// What is believed of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Estimator {
         &mut self,
         topology: &Topology,
         before: &Picture,
-        (cpus, follows): (&[CpuId], &[bool]),
+        (cpus, memory): (&[CpuId], &[Memory]),
         speeds: &[f64],
     ) {
         let any = speeds.iter().any(|&speed| speed > 0.0);
@@ -98,14 +98,14 @@ impl Estimator {
             );
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
             picture.private[0] = draw.private;
-            picture.error(cpus, follows, speeds)
+            picture.error(cpus, memory, speeds)
         };
         // What of the memory was private is seen only in how fast threads are now.
         let by_use = |process: usize| {
             let nodes = before.nodes_of(process, cpus);
-            follows[process] && nodes.first() != nodes.last()
+            memory[process].follows && nodes.first() != nodes.last()
         };
-        let private: &[f64] = match (0..follows.len()).any(by_use) {
+        let private: &[f64] = match (0..memory.len()).any(by_use) {
             true => &[0.0, LIKELY_PRIVATE, 1.0],
             false => &[LIKELY_PRIVATE],
         };
@@ -136,8 +136,8 @@ impl Estimator {
 
 impl Picture {
     /// How far the only draw's speeds are from the measured ones: squared logarithms, weighted by CPU.
-    fn error(&mut self, cpus: &[CpuId], follows: &[bool], measured: &[f64]) -> f64 {
-        let solved = self.solve(0, cpus, follows);
+    fn error(&mut self, cpus: &[CpuId], memory: &[Memory], measured: &[f64]) -> f64 {
+        let solved = self.solve(0, cpus, memory);
         let is_solved = |at: &usize| self.threads[*at].is_known() && self.seat(cpus[*at]).is_some();
         let places = (0..self.threads.len()).filter(is_solved);
         let speeds = solved.speeds.iter().map(|&of| &solved.solution.speeds[of]);

@@ -81,6 +81,7 @@ fn figures(load: &Load, seats: &Seats) -> Vec<i32> {
         step(load.held),
         step(load.footprint),
         step(load.wanted),
+        (load.common * STEPS).round() as i32,
     ];
     for &(node, share) in &load.memory {
         figures.extend([place(node), (share * STEPS).round() as i32]);
@@ -91,9 +92,9 @@ fn figures(load: &Load, seats: &Seats) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::Estimator;
     use crate::estimate::beliefs::Beliefs;
     use crate::estimate::demands::demands;
+    use crate::estimate::{Estimator, Memory};
     use crate::placement::adaptive::tests::{program, scene};
     use crate::stage::Stage;
 
@@ -113,7 +114,7 @@ mod tests {
         each.demands = (Beliefs::default().draws().iter().zip(&each.figures))
             .map(|(draw, figures)| demands(draw, figures, &each.threads, &each.kinds, &each.seats))
             .collect();
-        let stays = vec![false; each.processes.len()];
+        let stays = vec![Memory::default(); each.processes.len()];
         let (one, other) = (
             together.lost(&together.now(), &stays),
             each.lost(&each.now(), &stays),

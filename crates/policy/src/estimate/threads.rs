@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numaherd_contention::{Lane, Seat};
 use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Node, NodeId, Topology};
-use numaherd_world::{ProcessId, Thread, ThreadId};
+use numaherd_world::{Mapped, MemoryKind, ProcessId, Residency, Thread, ThreadId};
 
 use super::Basis;
 use crate::busy::wanted;
@@ -15,6 +15,9 @@ pub(super) const QUIET: f64 = 0.5;
 /// What a thread is taken to read where none is counted: lines from memory per 1000 instructions, at an instruction
 /// per ns. So little that remote memory costs it some 5 % of its time, and no controller is ever full (chosen here).
 const ASSUMED_LINES: f64 = 2.0;
+/// How much more of one memory than of another must be on a thread's node for its local lines to tell which of the two
+/// it reads (chosen here).
+const TOLD_APART: f64 = 0.5;
 /// Where a domain's cache is not described: bytes a core.
 pub(super) const USUAL_CACHE: f64 = (1 << 20) as f64;
 
@@ -47,6 +50,8 @@ pub struct Load {
     pub(super) busy_ns: Option<f64>,
     /// Nodes (places) and the share of its lines from each.
     pub memory: Vec<(usize, f64)>,
+    /// The share of its lines from memory that its process has in common with others.
+    pub common: f64,
     pub(super) seen: Vec<(f64, f64)>,
     pub(super) footprint: f64,
 }
@@ -90,8 +95,12 @@ pub struct Owner {
     pub id: ProcessId,
     /// Its threads, as places among [`Picture::threads`].
     pub threads: Vec<usize>,
-    /// Its pages by node (places).
+    /// Its own pages by node (places).
     pub pages: Vec<u64>,
+    /// Pages by node (places) that it has in common with other processes.
+    pub common: Vec<u64>,
+    /// Of which kinds those are.
+    pub common_kinds: Vec<MemoryKind>,
     /// The nodes (places) that have room for all of it, and that it may use; none where its user gave its memory a
     /// policy.
     pub fits: Vec<bool>,
@@ -123,14 +132,22 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
     let process = stage.thread(thread).process;
     let known = stage.snapshot.process(process);
     let residency = known.and_then(|known| known.residency.as_ref());
-    let pages: Vec<u64> = (nodes.iter())
+    let all_pages: Vec<u64> = (nodes.iter())
         .map(|node| residency.map_or(0, |residency| residency.on(node.id)))
         .collect();
-    let all: u64 = pages.iter().sum();
+    let common_kinds = residency.map_or_else(Vec::new, common_kinds);
+    let of_kind = |&kind: &MemoryKind| residency?.of_kind(kind);
+    let of_kinds: Vec<Residency> = common_kinds.iter().filter_map(of_kind).collect();
+    let in_common = |node: &Node| of_kinds.iter().map(|pages| pages.on(node.id)).sum();
+    let common: Vec<u64> = nodes.iter().map(in_common).collect();
+    let pages = all_pages.iter().zip(&common);
+    let pages = pages.map(|(all, common)| all.saturating_sub(*common));
+    let pages: Vec<u64> = pages.collect();
+    let all: u64 = all_pages.iter().sum();
     let is_free = known.is_none_or(|known| known.memory_policy.is_none());
     let fits = nodes
         .iter()
-        .zip(&pages)
+        .zip(&all_pages)
         .zip(room)
         .map(|((node, &there), &room)| {
             let needs = (all - there).saturating_mul(stage.snapshot.page_bytes);
@@ -142,9 +159,28 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
         threads: Vec::new(),
         fits: fits.collect(),
         pages,
+        common,
+        common_kinds,
         private: 0.0,
         is_told: false,
     }
+}
+
+/// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, and files
+/// that are, where most of its pages are theirs: those of programs and libraries are few beside a large program's memory.
+fn common_kinds(residency: &Residency) -> Vec<MemoryKind> {
+    let Some(kinds) = &residency.kinds else {
+        return Vec::new();
+    };
+    let sum = |mapped: &Mapped| mapped.pages.iter().map(|&(_, pages)| pages).sum::<u64>();
+    let mut common = Vec::new();
+    if kinds.shared.again && sum(&kinds.shared) > 0 {
+        common.push(MemoryKind::Shared);
+    }
+    if kinds.file.again && sum(&kinds.file) > residency.total() / 2 {
+        common.push(MemoryKind::File);
+    }
+    common
 }
 
 pub(super) fn load(
@@ -186,8 +222,40 @@ pub(super) fn load(
         requests: counts.and_then(|c| Some(per_1000(c.uncore_requests?))),
         busy_ns,
         memory: memory(stage, thread, owner),
+        common: common(stage, thread, owner),
         seen: Vec::new(),
-        footprint: owner.pages.iter().sum::<u64>() as f64 * stage.snapshot.page_bytes as f64,
+        footprint: owner.all_pages().sum::<u64>() as f64 * stage.snapshot.page_bytes as f64,
+    }
+}
+
+impl Owner {
+    /// All of its pages by node (places).
+    pub fn all_pages(&self) -> impl Iterator<Item = u64> {
+        let both = self.pages.iter().zip(&self.common);
+        both.map(|(own, common)| own.saturating_add(*common))
+    }
+}
+
+/// The share of a thread's lines from memory that its process has in common with others: where the two are on
+/// different nodes, that under which as many lines are local as were counted; else that of the pages.
+fn common(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> f64 {
+    let sums = |pages: &[u64]| pages.iter().sum::<u64>() as f64;
+    let (own, common) = (sums(&owner.pages), sums(&owner.common));
+    if common == 0.0 || own == 0.0 {
+        return if common > 0.0 { 1.0 } else { 0.0 };
+    }
+    let by_pages = common / (own + common);
+    let here = stage.topology.cpu(thread.cpu).map(|cpu| cpu.node);
+    let here = here.and_then(|node| stage.topology.node_index(node));
+    let local = thread.counts.and_then(|counts| counts.local_access_ratio());
+    let (Some(here), Some(local)) = (here, local) else {
+        return by_pages;
+    };
+    let on = |pages: &[u64], all: f64| pages[here] as f64 / all.max(1.0);
+    let (own, common) = (on(&owner.pages, own), on(&owner.common, common));
+    match (own - common).abs() >= TOLD_APART {
+        true => ((own - local) / (own - common)).clamp(0.0, 1.0),
+        false => by_pages,
     }
 }
 
@@ -197,8 +265,9 @@ fn memory(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> Vec<(usize, f64)
     let nodes = stage.topology.nodes().len();
     let here = stage.topology.cpu(thread.cpu).map(|cpu| cpu.node);
     let here = here.and_then(|node| stage.topology.node_index(node));
-    let all: u64 = owner.pages.iter().sum();
-    let share = |node: usize| owner.pages[node] as f64 / all.max(1) as f64;
+    let pages: Vec<u64> = owner.all_pages().collect();
+    let all: u64 = pages.iter().sum();
+    let share = |node: usize| pages[node] as f64 / all.max(1) as f64;
     let local = thread.counts.and_then(|counts| counts.local_access_ratio());
     let mut memory: Vec<(usize, f64)> = match (local, here) {
         (Some(local), Some(here)) => {

@@ -7,7 +7,8 @@
 //! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
 //!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
 //! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free CPUs; the layouts of `dino`, `di` and `n-mass`; each with the memory
-//!    where it is and with its threads; and from the best of these a local search, in which a thread that
+//!    where it is and with its threads, and with what processes have in common spread over the nodes of their threads;
+//!    and from the best of these a local search, in which a thread that
 //!    suffers moves to another domain, or changes places with the one there that suffers least.
 //! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
@@ -16,7 +17,10 @@
 //!    `loss_budget` of the time that a process runs accrues as credit, beginning with `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
-//!    there; that of one on several follows the samples of its accesses.
+//!    there; that of one on several follows the samples of its accesses. Shared memory that is mapped more than once (and
+//!    files that are, where they are most of a process's pages) is in common: it never follows a process, and is spread by
+//!    blocks of 512 pages over the nodes of all processes that wait for such memory, each as often as they have threads
+//!    there; of these processes, the private memory alone follows.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those before. Unless they are better on average, threads and memory go back, and nothing is
 //!    tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried
@@ -31,23 +35,23 @@
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed
-//! here. The parts: rank layouts by a model (Pandia, EuroSys 2017); the budget (conservative bandits, ICML 2016).
+//! here. The parts: shared memory spread, private at home (Carrefour, ASPLOS 2013); rank layouts by a model (Pandia, EuroSys 2017); the budget (conservative bandits, ICML 2016).
 //!
 //! Properties: what it is charged for a process and not refunded is at most `loss_budget` of the time that this
 //! ran, and `first_credit_ms`; without an expected gain no thread is placed and no page ordered, but to undo; no
 //! thread is moved outside its pool.
 
 mod action;
+mod orders;
 pub(crate) mod search;
 mod seeds;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_files::settings;
-use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
+use numaherd_world::{PageOrder, Pages, Part, ProcessId, Signal, ThreadId};
 
 use crate::estimate::{Basis, Estimator, Picture, Rough};
 use crate::losses::{Losses, Meter};
@@ -59,11 +63,12 @@ use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Follow};
+use orders::{most_in_common, order, own_pages, spread};
 use search::{Balanced, Candidate, may_have};
 use seeds::Seeds;
 
 /// The rules that plans name.
-pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW];
+pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW, SPREAD];
 const GAIN: Rule = Rule {
     name: "adaptive: fewer lost cores",
     source: "designed here",
@@ -95,6 +100,13 @@ const FOLLOW: Rule = Rule {
     source: "designed here",
     what: "The process's threads are on one node, and the machine is expected to lose fewer cores with its \
            memory there.",
+};
+
+const SPREAD: Rule = Rule {
+    name: "adaptive: shared memory spread",
+    source: "designed here; shared memory spread: Carrefour (ASPLOS 2013)",
+    what: "Processes on several nodes have memory in common, and the machine is expected to lose fewer cores with it \
+           spread over these nodes, each as often as threads are there.",
 };
 
 settings! {
@@ -248,7 +260,7 @@ impl Adaptive {
         let by_use = action.followed.iter().filter(|follow| follow.by_use);
         self.told.extend(by_use.map(|follow| follow.process));
         let speeds = action.speeds();
-        let layout = (&*action.layout.cpus, &*action.layout.follows);
+        let layout = (&*action.layout.cpus, &*action.layout.memory);
         (self.estimator).learn(stage.topology, &action.before, layout, &speeds);
         let gained = action.gained(&speeds)?;
         Some((action, gained))
@@ -285,14 +297,27 @@ impl Adaptive {
                 self.let_go.push(thread);
             }
         }
-        for follow in action.followed.iter().filter(|follow| !follow.by_use) {
+        for follow in &action.followed {
             let mut owners = picture.processes.iter();
-            let owner = owners.find(|owner| owner.id == follow.process);
-            if let Some(owner) = owner.filter(|owner| owner.fits[follow.from]) {
-                let thread = picture.threads[owner.threads[0]].id;
-                let why = because().why.to_string();
-                self.pages
-                    .push(order(stage, owner.id, thread, follow.from, UNDO, why));
+            let Some(owner) = owners.find(|owner| owner.id == follow.process) else {
+                continue;
+            };
+            let thread = picture.threads[owner.threads[0]].id;
+            let mut back = |pages, from: usize| {
+                if owner.fits[from] {
+                    let why = because().why.to_string();
+                    let order = order(stage, (owner.id, thread), pages, from, UNDO, why);
+                    self.pages.push(order);
+                }
+            };
+            if follow.memory.follows && !follow.by_use {
+                back(own_pages(owner), follow.from);
+            }
+            if follow.memory.spreads {
+                let part = Part::WHOLE;
+                for &kind in &owner.common_kinds {
+                    back(Pages::OfKind { kind, part }, follow.common_from);
+                }
             }
         }
         seats
@@ -306,8 +331,21 @@ impl Adaptive {
                 *costs.entry(load.process).or_default() += MOVE_NS + load.held / 64.0 * LINE_NS;
             }
         }
-        for process in (0..picture.processes.len()).filter(|&process| candidate.follows[process]) {
-            let pages = picture.to_move(process, &candidate.cpus);
+        // What processes have in common is charged to each: all wait while it moves.
+        let over = picture.spread_over(&candidate.memory, &candidate.cpus);
+        for (process, memory) in candidate
+            .memory
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| m.moves())
+        {
+            let mut pages = 0.0;
+            if memory.follows {
+                pages += picture.to_move(process, &candidate.cpus);
+            }
+            if memory.spreads {
+                pages += picture.to_spread(process, &over);
+            }
             *costs.entry(process).or_default() += pages * PAGE_NS;
         }
         let by_id = |(process, cost): (usize, f64)| (picture.processes[process].id, cost);
@@ -345,7 +383,7 @@ impl Adaptive {
             let rule = match (moves, suffers) {
                 (true, true) => GAIN,
                 (true, false) => MAKE_ROOM,
-                (false, _) if suffers || candidate.follows[load.process] => HOLD,
+                (false, _) if suffers || candidate.memory[load.process].follows => HOLD,
                 (false, _) => continue,
             };
             if moves {
@@ -362,18 +400,26 @@ impl Adaptive {
             let reason = rule.because(why).instead_of(instead_of);
             seats.push(stage.seat(load.at, cpu, reason));
         }
+        let over = picture.spread_over(&candidate.memory, &candidate.cpus);
+        let spread_of = most_in_common(picture, candidate);
         for (process, owner) in picture.processes.iter().enumerate() {
-            if !candidate.follows[process] {
+            let memory = candidate.memory[process];
+            if !memory.moves() {
                 continue;
             }
             let mut nodes = picture.nodes_of(process, &candidate.cpus);
             nodes.dedup();
-            if let [home] = *nodes {
-                let thread = picture.threads[owner.threads[0]].id;
+            let whose = (owner.id, picture.threads[owner.threads[0]].id);
+            if let ([home], true) = (&*nodes, memory.follows) {
                 let why = why.to_string();
-                (self.pages).push(order(stage, owner.id, thread, home, FOLLOW, why));
+                (self.pages).push(order(stage, whose, own_pages(owner), *home, FOLLOW, why));
             }
-            (action.followed).push(Follow::new(owner, nodes.len() > 1));
+            if spread_of.contains(&process) {
+                let orders = spread(stage, whose, &owner.common_kinds, &over, &why);
+                self.pages.extend(orders);
+            }
+            let by_use = memory.follows && nodes.len() > 1;
+            (action.followed).push(Follow::new(owner, memory, by_use));
         }
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
@@ -469,7 +515,8 @@ impl Adaptive {
         let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
         let touched = picture.threads.iter().zip(&candidate.cpus);
         let touched = touched.filter(|&(load, &cpu)| {
-            (picture.is_move(load, cpu) || candidate.follows[load.process]) && load.lines > 0.0
+            (picture.is_move(load, cpu) || candidate.memory[load.process].moves())
+                && load.lines > 0.0
         });
         let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
         let is_new = by_residency && u128::from(age_ns) < SEEN_UNCOUNTED.as_nanos();
@@ -482,24 +529,6 @@ impl Adaptive {
             }
         }
         self.act(stage, picture, candidate, (mean(&lost), mean(&then)), costs)
-    }
-}
-
-fn order(
-    stage: &Stage<'_>,
-    process: ProcessId,
-    thread: ThreadId,
-    node: usize,
-    rule: Rule,
-    why: String,
-) -> PageOrder {
-    PageOrder {
-        process,
-        thread,
-        pages: Pages::All,
-        to: stage.topology.nodes()[node].id,
-        rule: Cow::Borrowed(rule.name),
-        why,
     }
 }
 

@@ -8,7 +8,7 @@ use numaherd_world::{ProcessId, ThreadId};
 
 use super::search::Candidate;
 use super::{JUDGED_AFTER, PAGE_NS, SETTLES_AFTER};
-use crate::estimate::{Load, Owner, Picture};
+use crate::estimate::{Load, Memory, Owner, Picture};
 use crate::stage::Stage;
 
 /// Pages move as long as that takes more than this share of the time (chosen here).
@@ -24,7 +24,7 @@ pub(super) struct Action {
     pub(super) moved: Vec<(ThreadId, CpuId)>,
     /// Threads that were held where they were, and had not been before.
     pub(super) held: Vec<ThreadId>,
-    /// Memory that follows.
+    /// Memory that moves.
     pub(super) followed: Vec<Follow>,
     /// What each process was charged, in ns.
     pub(super) charged: Vec<(ProcessId, f64)>,
@@ -34,25 +34,35 @@ pub(super) struct Action {
     since: BTreeMap<ThreadId, (f64, f64)>,
 }
 
-/// Memory that follows.
+/// Memory that moves.
 pub(super) struct Follow {
     pub(super) process: ProcessId,
-    /// Whether it goes to several nodes, as it is used.
+    /// What of it.
+    pub(super) memory: Memory,
+    /// Whether its own goes to several nodes, as it is used.
     pub(super) by_use: bool,
     /// Its pages by node (places) at the last look; first, before any moved.
     pages: Vec<u64>,
-    /// The node (place) that most of it was on.
+    /// The node (place) that most of its own was on.
     pub(super) from: usize,
+    /// The node (place) that most of what it has in common was on.
+    pub(super) common_from: usize,
 }
 
 impl Follow {
-    pub(super) fn new(owner: &Owner, by_use: bool) -> Self {
-        let most = (0..owner.pages.len()).max_by_key(|&node| owner.pages[node]);
+    pub(super) fn new(owner: &Owner, memory: Memory, by_use: bool) -> Self {
+        let most = |pages: &[u64]| {
+            (0..pages.len())
+                .max_by_key(|&node| pages[node])
+                .unwrap_or(0)
+        };
         Self {
             process: owner.id,
+            memory,
             by_use,
-            pages: owner.pages.clone(),
-            from: most.unwrap_or(0),
+            pages: owner.all_pages().collect(),
+            from: most(&owner.pages),
+            common_from: most(&owner.common),
         }
     }
 
@@ -60,8 +70,8 @@ impl Follow {
     fn moved(&mut self, picture: &Picture) -> u64 {
         let owner = (picture.processes.iter()).find(|owner| owner.id == self.process);
         owner.map_or(0, |owner| {
-            let before = std::mem::replace(&mut self.pages, owner.pages.clone());
-            let more = before.iter().zip(&owner.pages);
+            let before = std::mem::replace(&mut self.pages, owner.all_pages().collect());
+            let more = before.iter().zip(&self.pages);
             more.map(|(before, now)| now.saturating_sub(*before)).sum()
         })
     }
@@ -88,11 +98,16 @@ impl Action {
 
     /// For how many ns it is carried out, from `now_ns` on: one thread moves all pages, one after the other.
     pub(super) fn begin(&mut self, now_ns: u64) -> u64 {
-        let follows =
-            (0..self.layout.follows.len()).filter(|&process| self.layout.follows[process]);
-        let pages: f64 = follows
-            .map(|process| self.before.to_move(process, &self.layout.cpus))
+        let (memory, cpus) = (&self.layout.memory, &self.layout.cpus);
+        let follows = (0..memory.len()).filter(|&process| memory[process].follows);
+        let own: f64 = follows
+            .map(|process| self.before.to_move(process, cpus))
             .sum();
+        // What processes have in common moves once.
+        let over = self.before.spread_over(memory, cpus);
+        let spreads = (0..memory.len()).filter(|&process| memory[process].spreads);
+        let common = spreads.map(|process| self.before.to_spread(process, &over));
+        let pages = own + common.fold(0.0, f64::max);
         let takes_ns = SETTLES_AFTER + (pages * PAGE_NS) as u64;
         self.settled_ns = now_ns.saturating_add(takes_ns);
         takes_ns

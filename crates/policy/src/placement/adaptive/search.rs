@@ -3,20 +3,22 @@
 use numaherd_topology::CpuId;
 
 use super::{PAGE_NS, SUFFERS};
-use crate::estimate::{Basis, Load, Lost, Picture, Rough};
+use crate::estimate::{Basis, Load, Lost, Memory, Picture, Rough};
 use crate::stage::Stage;
 
 /// CPUs that the threads of a domain may want beyond those that it has.
 const ROOM: f64 = 0.1;
 /// Lines per instruction that differ by less than this share are alike.
 const ALIKE: f64 = 0.1;
+/// What processes have in common is spread where more than this share of it must move for that (chosen here).
+const UNEVEN: f64 = 0.1;
 /// A search goes on while it gains more than this share of what is lost.
 const WORTH_A_MOVE: f64 = 0.005;
 
-/// A layout, what follows, and what is lost.
+/// A layout, what becomes of each process's memory, and what is lost.
 pub(crate) struct Candidate {
     pub(crate) cpus: Vec<CpuId>,
-    pub(crate) follows: Vec<bool>,
+    pub(crate) memory: Vec<Memory>,
     /// By the draws that a search goes by.
     rough: Rough,
     /// Their mean, in cores.
@@ -24,11 +26,11 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    fn new(cpus: Vec<CpuId>, follows: Vec<bool>, rough: Rough) -> Self {
+    fn new(cpus: Vec<CpuId>, memory: Vec<Memory>, rough: Rough) -> Self {
         let lost = rough.mean();
         Self {
             cpus,
-            follows,
+            memory,
             rough,
             lost,
         }
@@ -36,7 +38,7 @@ impl Candidate {
 
     /// What is lost by all draws.
     pub(crate) fn lost(&self, picture: &Picture) -> Lost {
-        picture.lost_with(&self.cpus, &self.follows, &self.rough)
+        picture.lost_with(&self.cpus, &self.memory, &self.rough)
     }
 }
 
@@ -92,7 +94,7 @@ impl Balanced {
         }
         let lost = match cpus == now {
             true => picture.lost_now(),
-            false => picture.lost(&cpus, &vec![false; picture.processes.len()]),
+            false => picture.lost(&cpus, &vec![Memory::default(); picture.processes.len()]),
         };
         Self { cpus, lost }
     }
@@ -124,6 +126,7 @@ pub(crate) fn best(
         picture,
         credit,
         may_follow: (0..picture.processes.len()).filter(may_follow).collect(),
+        may_spread: may_spread(picture),
         left: most,
     };
     let mut best = search.with_memory(balanced.cpus, Some(Rough::of(&balanced.lost)));
@@ -136,6 +139,28 @@ pub(crate) fn best(
     search.improve(&mut best);
     search.spare(&mut best);
     best
+}
+
+/// The processes whose memory may be spread that they have in common. Who has which is not known: it is that of all
+/// whose threads wait for it, or of none.
+fn may_spread(picture: &Picture) -> Vec<usize> {
+    let has_common = |&process: &usize| {
+        let owner = &picture.processes[process];
+        owner.common.iter().any(|&pages| pages > 0)
+    };
+    let all: Vec<usize> = (0..picture.processes.len()).filter(has_common).collect();
+    let is_held = |process: &usize| !picture.processes[*process].fits.contains(&true);
+    // Without counters, no controller is ever seen to be full.
+    if picture.from == Basis::Residency || all.iter().any(is_held) {
+        return Vec::new();
+    }
+    let waits = |process: &usize| {
+        let threads = &picture.processes[*process].threads;
+        threads
+            .iter()
+            .any(|&thread| picture.suffers(thread) >= SUFFERS)
+    };
+    all.into_iter().filter(waits).collect()
 }
 
 /// Whether two threads that change places leave all as it is, as those do that share all they read.
@@ -153,15 +178,20 @@ struct Search<'a> {
     credit: &'a [f64],
     /// Processes with memory that a thread waits for.
     may_follow: Vec<usize>,
+    /// Processes with memory in common with others that a thread waits for; none where one of those who have it may not
+    /// have it moved.
+    may_spread: Vec<usize>,
     left: usize,
 }
 
 impl Search<'_> {
-    /// A layout with its memory as it is, or where that would lose less, with its threads.
+    /// A layout with its memory as it is, or where that would lose less, with its threads, and with what processes have
+    /// in common spread.
     fn with_memory(&mut self, cpus: Vec<CpuId>, stays: Option<Rough>) -> Candidate {
         let picture = self.picture;
-        let mut follows = vec![false; picture.processes.len()];
-        let stays = stays.unwrap_or_else(|| self.roughly(&cpus, &follows));
+        let mut memory = vec![Memory::default(); picture.processes.len()];
+        let stays = stays.unwrap_or_else(|| self.roughly(&cpus, &memory));
+        let mut best = (memory.clone(), stays);
         for &process in &self.may_follow {
             let owner = &picture.processes[process];
             let nodes = picture.nodes_of(process, &cpus);
@@ -173,21 +203,58 @@ impl Search<'_> {
             let is_told = picture.from != Basis::Residency || is_one;
             let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
             let is_paid = picture.to_move(process, &cpus) * PAGE_NS <= self.credit[process];
-            follows[process] = !is_there && fits && is_paid;
+            memory[process].follows = !is_there && fits && is_paid;
         }
-        if follows.contains(&true) {
-            let with = self.roughly(&cpus, &follows);
-            if with.mean() < stays.mean() {
-                return Candidate::new(cpus, follows, with);
+        if memory.iter().any(|memory| memory.follows) {
+            let with = self.roughly(&cpus, &memory);
+            if with.mean() < best.1.mean() {
+                best = (memory, with);
             }
-            follows.fill(false);
         }
-        Candidate::new(cpus, follows, stays)
+        if let Some(memory) = self.spread(&cpus, &best.0) {
+            let with = self.roughly(&cpus, &memory);
+            if with.mean() < best.1.mean() {
+                best = (memory, with);
+            }
+        }
+        Candidate::new(cpus, best.0, best.1)
     }
 
-    fn roughly(&mut self, cpus: &[CpuId], follows: &[bool]) -> Rough {
+    /// The same with what processes have in common spread; `None` where it may not be, is already, or is not paid for.
+    fn spread(&self, cpus: &[CpuId], memory: &[Memory]) -> Option<Vec<Memory>> {
+        if self.may_spread.is_empty() {
+            return None;
+        }
+        let picture = self.picture;
+        let mut memory = memory.to_vec();
+        for &process in &self.may_spread {
+            memory[process].spreads = true;
+        }
+        let over = picture.spread_over(&memory, cpus);
+        // What is used from one node now may be used from another in a moment: it would go to and fro.
+        if over.len() < 2 {
+            return None;
+        }
+        let mut is_worth_it = false;
+        for &process in &self.may_spread {
+            let owner = &picture.processes[process];
+            let pages = picture.to_spread(process, &over);
+            let follows = match memory[process].follows {
+                true => picture.to_move(process, cpus),
+                false => 0.0,
+            };
+            let fits = over.iter().all(|&(node, _)| owner.fits[node]);
+            if !fits || (pages + follows) * PAGE_NS > self.credit[process] {
+                return None;
+            }
+            is_worth_it |= pages > UNEVEN * owner.common.iter().sum::<u64>() as f64;
+        }
+        is_worth_it.then_some(memory)
+    }
+
+    fn roughly(&mut self, cpus: &[CpuId], memory: &[Memory]) -> Rough {
         self.left = self.left.saturating_sub(1);
-        self.picture.roughly(cpus, follows)
+        self.picture.roughly(cpus, memory)
     }
 
     /// Moves and swaps threads while that gains.
@@ -307,16 +374,29 @@ impl Search<'_> {
                 }
             }
         }
-        for process in 0..best.follows.len() {
-            if self.left == 0 || !best.follows[process] {
-                continue;
+        for process in 0..best.memory.len() {
+            let follows = best.memory[process].follows;
+            if follows {
+                self.leave_out(best, |at, memory| memory.follows &= at != process);
             }
-            let mut follows = best.follows.clone();
-            follows[process] = false;
-            let rough = self.roughly(&best.cpus, &follows);
-            if rough.mean() <= best.lost * (1.0 + WORTH_A_MOVE) {
-                *best = Candidate::new(std::mem::take(&mut best.cpus), follows, rough);
-            }
+        }
+        if best.memory.iter().any(|memory| memory.spreads) {
+            self.leave_out(best, |_, memory| memory.spreads = false);
+        }
+    }
+
+    /// The same with some memory left where it is, if that loses no more.
+    fn leave_out(&mut self, best: &mut Candidate, leave: impl Fn(usize, &mut Memory)) {
+        if self.left == 0 {
+            return;
+        }
+        let mut memory = best.memory.clone();
+        for (at, memory) in memory.iter_mut().enumerate() {
+            leave(at, memory);
+        }
+        let rough = self.roughly(&best.cpus, &memory);
+        if rough.mean() <= best.lost * (1.0 + WORTH_A_MOVE) {
+            *best = Candidate::new(std::mem::take(&mut best.cpus), memory, rough);
         }
     }
 }

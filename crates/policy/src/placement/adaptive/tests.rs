@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use numaherd_testing::Scene;
 use numaherd_topology::CpuId;
-use numaherd_world::{Counts, Process, Residency};
+use numaherd_world::{Counts, Mapped, MemoryKind, MemoryKinds, Process, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
 use super::*;
+use crate::estimate::Memory;
 use crate::policy::Place;
 use crate::stage::Staged;
 
@@ -152,13 +153,147 @@ fn threads_on_two_nodes_are_held_so_that_their_memory_can_follow_as_it_is_used()
     assert_eq!(rules, ["adaptive: hold", "adaptive: hold"]);
 }
 
+/// Own memory that follows.
+const FOLLOWS: Memory = Memory {
+    follows: true,
+    spreads: false,
+};
+
+/// Eight processes, one on each CPU, that read 8000 pages of shared memory on node 0 as fast as its controller lets
+/// them, and have 100 pages of their own beside them.
+fn buffers(mapped_again: bool) -> Scene {
+    let mut scene = scene();
+    let on = |node: u32| numaherd_topology::NodeId(node);
+    for cpu in 0..8 {
+        program(&mut scene, cpu + 1, cpu, 100.0, 100);
+        let process = scene.snapshot.processes.last_mut().unwrap();
+        process.residency = Some(Residency {
+            pages: match cpu / 2 {
+                0 => vec![(on(0), 8100)],
+                node => vec![(on(0), 8000), (on(node), 100)],
+            },
+            kinds: Some(MemoryKinds {
+                shared: Mapped {
+                    pages: vec![(on(0), 8000)],
+                    again: mapped_again,
+                },
+                file: Mapped::default(),
+            }),
+        });
+        // Four lines in flight, of 200 ns each.
+        let thread = scene.snapshot.threads.last_mut().unwrap();
+        let lines = 1_900_000;
+        let local = if cpu / 2 == 0 { lines } else { 0 };
+        thread.counts = Some(Counts {
+            instructions: lines * 10,
+            cycles: Some(100_000_000),
+            lines,
+            local: Some(local),
+            remote: Some(lines - local),
+            uncore_busy_cycles: Some(95_000_000),
+            uncore_requests: Some(lines),
+            counted_share: 1.0,
+        });
+    }
+    scene
+}
+
+/// The first page orders of some looks.
+fn page_orders(scene: &mut Scene) -> Vec<PageOrder> {
+    let mut adaptive = adaptive();
+    for _ in 0..10 {
+        let plan = adaptive.place(
+            &scene.snapshot,
+            &scene.topology,
+            &mut Random::seed_from_u64(1),
+        );
+        scene.carry_out(&plan);
+        let orders = adaptive.pages(&scene.snapshot);
+        if !orders.is_empty() {
+            return orders;
+        }
+        scene.snapshot.time_ns += scene.snapshot.interval_ns;
+    }
+    Vec::new()
+}
+
+#[test]
+fn shared_memory_is_spread_where_one_controller_is_the_bottleneck() {
+    let orders = page_orders(&mut buffers(true));
+    let of_first: Vec<(Pages, u32)> = (orders.iter())
+        .filter(|order| order.process == Scene::process(1))
+        .map(|order| (order.pages, order.to.0))
+        .collect();
+    let part = |first| Pages::OfKind {
+        kind: MemoryKind::Shared,
+        part: Part {
+            first,
+            count: 2,
+            of: 8,
+        },
+    };
+    let expected = [(part(0), 0), (part(2), 1), (part(4), 2), (part(6), 3)];
+    assert_eq!(of_first, expected, "by how many threads are on each node");
+    assert!(orders.iter().all(|order| order.rule == SPREAD.name));
+    assert_eq!(orders.len(), 8 * 4, "whoever has some of it mapped");
+}
+
+#[test]
+fn shared_memory_that_no_other_maps_follows_its_process() {
+    let orders = page_orders(&mut buffers(false));
+    assert!(!orders.is_empty());
+    let is_whole = |order: &PageOrder| order.pages == Pages::All && order.rule == FOLLOW.name;
+    assert!(orders.iter().all(is_whole), "{orders:?}");
+}
+
+#[test]
+fn of_processes_with_memory_in_common_the_private_part_alone_follows() {
+    let mut scene = scene();
+    program(&mut scene, 1, 6, 100.0, 4000);
+    let on = |node: u32, pages| vec![(numaherd_topology::NodeId(node), pages)];
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: on(0, 4400),
+        kinds: Some(MemoryKinds {
+            shared: Mapped {
+                pages: on(0, 400),
+                again: true,
+            },
+            file: Mapped::default(),
+        }),
+    });
+    let thread = &mut scene.snapshot.threads[0];
+    thread.cpuset = Arc::new([CpuId(6), CpuId(7)].into_iter().collect());
+    let counts = thread.counts.as_mut().unwrap();
+    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    let orders = page_orders(&mut scene);
+    let private = Pages::OfKind {
+        kind: MemoryKind::Private,
+        part: Part::WHOLE,
+    };
+    let home: Vec<_> = orders
+        .iter()
+        .filter(|order| order.rule == FOLLOW.name)
+        .collect();
+    assert_eq!(home.len(), 1, "{orders:?}");
+    assert_eq!((home[0].pages, home[0].to.0), (private, 3));
+}
+
+#[test]
+fn shared_memory_stays_where_one_who_has_it_has_a_memory_policy() {
+    let mut scene = buffers(true);
+    scene.snapshot.processes[5].memory_policy = Some("bind:0".into());
+    let orders = page_orders(&mut scene);
+    let spread = orders.iter().filter(|order| order.rule == SPREAD.name);
+    assert_eq!(spread.count(), 0);
+}
+
 #[test]
 fn what_has_followed_once_and_is_still_far_is_taken_to_be_shared() {
     let mut scene = scene();
     two_threads_far_from_their_memory(&mut scene);
     let stage = Stage::of_all(&scene.snapshot, &scene.topology);
     let mut picture = Estimator::default().observe(&stage);
-    let would_lose = |picture: &Picture| picture.lost(&picture.now(), &[true])[0];
+    let would_lose = |picture: &Picture| picture.lost(&picture.now(), &[FOLLOWS])[0];
     let before = would_lose(&picture);
     picture.processes[0].is_told = true;
     assert!(would_lose(&picture) > before);

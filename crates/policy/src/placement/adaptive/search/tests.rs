@@ -86,5 +86,7 @@ fn memory_that_is_spread_over_its_threads_does_not_follow_with_that_of_others() 
         let counts = thread.counts.as_mut().unwrap();
         (counts.local, counts.remote) = (Some(counts.lines / 2), Some(counts.lines / 2));
     }
-    assert_eq!(best_from(&scene, &[6, 2, 4]).follows, [true, false]);
+    let memory = best_from(&scene, &[6, 2, 4]).memory;
+    let follows: Vec<bool> = memory.iter().map(|memory| memory.follows).collect();
+    assert_eq!(follows, [true, false]);
 }

@@ -1,0 +1,76 @@
+//! The page orders that carry out what a layout wants of memory.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use numaherd_world::{MemoryKind, PageOrder, Pages, Part, ProcessId, ThreadId};
+
+use super::SPREAD;
+use super::search::Candidate;
+use crate::estimate::{Owner, Picture};
+use crate::rules::Rule;
+use crate::stage::Stage;
+
+/// Processes for which memory that many have in common is ordered (chosen here).
+const MOST_ORDERED: usize = 8;
+
+/// The processes for which memory in common is ordered: all that have it mean the same pages, and those with most of
+/// it have most of these.
+pub(super) fn most_in_common(picture: &Picture, candidate: &Candidate) -> Vec<usize> {
+    let spreads = (0..candidate.memory.len()).filter(|&process| candidate.memory[process].spreads);
+    let mut spreads: Vec<usize> = spreads.collect();
+    spreads.sort_by_key(|&process| Reverse(picture.processes[process].common.iter().sum::<u64>()));
+    spreads.truncate(MOST_ORDERED);
+    spreads
+}
+
+/// Orders that spread kinds of memory over nodes (places), by weights.
+pub(super) fn spread(
+    stage: &Stage<'_>,
+    whose: (ProcessId, ThreadId),
+    kinds: &[MemoryKind],
+    over: &[(usize, u64)],
+    why: &str,
+) -> Vec<PageOrder> {
+    let of: u64 = over.iter().map(|&(_, weight)| weight).sum();
+    let mut orders = Vec::new();
+    for &kind in kinds {
+        let mut first = 0;
+        for &(node, count) in over {
+            let part = Part { first, count, of };
+            let pages = Pages::OfKind { kind, part };
+            orders.push(order(stage, whose, pages, node, SPREAD, why.to_owned()));
+            first += count;
+        }
+    }
+    orders
+}
+
+/// The pages that follow a process's threads: what it has in common with others does not.
+pub(super) fn own_pages(owner: &Owner) -> Pages {
+    match owner.common_kinds.is_empty() {
+        true => Pages::All,
+        false => Pages::OfKind {
+            kind: MemoryKind::Private,
+            part: Part::WHOLE,
+        },
+    }
+}
+
+pub(super) fn order(
+    stage: &Stage<'_>,
+    (process, thread): (ProcessId, ThreadId),
+    pages: Pages,
+    node: usize,
+    rule: Rule,
+    why: String,
+) -> PageOrder {
+    PageOrder {
+        process,
+        thread,
+        pages,
+        to: stage.topology.nodes()[node].id,
+        rule: Cow::Borrowed(rule.name),
+        why,
+    }
+}
