@@ -60,12 +60,13 @@ impl Kept {
         })))
     }
 
-    /// Keeps what a trial gave; one that had no guest is none.
+    /// Keeps what a trial gave. One that had no guest is none, nor one of a peer that could not run: it may be there later.
     ///
     /// # Errors
     /// Its file cannot be written.
     pub fn save(&self, trial: &Trial, made: &Result<Outcome, Failure>) -> Result<()> {
-        if made.as_ref().is_err_and(|failure| failure.at == Step::Boot) {
+        let is_none = |failure: &Failure| matches!(failure.at, Step::Boot | Step::Peer);
+        if made.as_ref().is_err_and(is_none) {
             return Ok(());
         }
         let file = self.file(trial);
@@ -111,16 +112,15 @@ mod tests {
         };
         kept.save(&again, &Err(failure.clone())).unwrap();
         assert_eq!(kept.load(&again).unwrap(), Some(Err(failure)));
-        let no_guest = Failure {
-            at: Step::Boot,
-            error: "no".to_owned(),
-        };
         let third = Trial {
             repeat: 2,
             ..trial.clone()
         };
-        kept.save(&third, &Err(no_guest)).unwrap();
-        assert!(kept.load(&third).unwrap().is_none());
+        for at in [Step::Boot, Step::Peer] {
+            let error = "no".to_owned();
+            kept.save(&third, &Err(Failure { at, error })).unwrap();
+            assert!(kept.load(&third).unwrap().is_none());
+        }
         for other in [("y", "6.12"), ("x", "7.3")] {
             let other = Kept::new(&folder, other.0, other.1).unwrap();
             assert!(other.load(&trial).unwrap().is_none());

@@ -27,7 +27,13 @@ pub fn comparison(scenario: &Scenario, results: &[&Results]) -> String {
         settings(results),
     );
     for of in results {
-        let verdict = verdict(scenario, &of.summaries(measure.better));
+        let summaries = of.summaries(measure.better);
+        let has_ours = of.policies.iter().any(|policy| is_ours(policy));
+        // Its trials were not made, or failed: there is nothing to sum up.
+        if has_ours && !summaries.iter().any(|one| is_ours(&one.policy)) {
+            continue;
+        }
+        let verdict = verdict(scenario, &summaries);
         let on = match results.len() {
             1 => String::new(),
             _ => format!("On Linux {}: ", of.kernel),
