@@ -17,7 +17,7 @@
 //!    `loss_budget` of the time that a process runs accrues as credit, beginning with `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
-//!    there; that of one on several follows the samples of its accesses. Shared memory that is mapped more than once (and
+//!    there; that of one on several follows the samples of its accesses, where all of its threads can be held. Shared memory that is mapped more than once (and
 //!    files that are, where they are most of a process's pages) is in common: it never follows a process, and is spread by
 //!    blocks of 512 pages over the nodes of all processes that wait for such memory, each as often as they have threads
 //!    there; of these processes, the private memory alone follows.

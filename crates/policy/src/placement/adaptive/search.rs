@@ -199,8 +199,11 @@ impl Search<'_> {
             let is_one = nodes.windows(2).all(|two| two[0] == two[1]);
             // What is there already need not follow.
             let is_there = is_one && nodes.iter().any(|&node| owner.pages[node] == all);
-            // Who uses what can be found out by samples alone.
-            let is_told = picture.from != Basis::Residency || is_one;
+            // Who uses what can be found out by samples alone, and only of threads that are held: the others' nodes
+            // would get nothing.
+            let held = |&thread: &usize| picture.threads[thread].is_free;
+            let all_held = picture.from != Basis::Residency && owner.threads.iter().all(held);
+            let is_told = is_one || all_held;
             let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
             let is_paid = picture.to_move(process, &cpus) * PAGE_NS <= self.credit[process];
             memory[process].follows = !is_there && fits && is_paid;

@@ -303,6 +303,20 @@ fn what_has_followed_once_and_is_still_far_is_taken_to_be_shared() {
     assert!(adaptive.rule.told.contains(&process));
 }
 
+/// The memory would go to the nodes of the others alone.
+#[test]
+fn memory_stays_where_one_of_its_threads_is_not_busy_enough_to_be_held() {
+    let followed = |cpu_share: f64| {
+        let mut scene = scene();
+        two_threads_far_from_their_memory(&mut scene);
+        scene.snapshot.threads[1].cpu_share = cpu_share;
+        let mut adaptive = adaptive();
+        look(&mut adaptive, &mut scene, 10);
+        !adaptive.rule.told.is_empty()
+    };
+    assert!(followed(1.0) && !followed(0.7));
+}
+
 #[test]
 fn memory_of_which_its_user_decided_stays() {
     let mut scene = scene();
