@@ -87,6 +87,13 @@ impl Picture {
         all as f64 - stay.sum::<f64>()
     }
 
+    /// What it takes to spread these, in moves of pages that one process has: each process that has a page mapped is
+    /// interrupted for it.
+    pub fn spreading(&self, process: usize, memory: &[Memory], over: &[(usize, u64)]) -> f64 {
+        let sharers = memory.iter().filter(|memory| memory.spreads).count();
+        self.to_spread(process, over) * sharers as f64
+    }
+
     /// Where the memory of a process comes to be.
     pub(super) fn moved(
         &self,

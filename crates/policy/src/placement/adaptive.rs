@@ -20,7 +20,8 @@
 //!    there; that of one on several follows the samples of its accesses, where all of its threads can be held. Shared memory that is mapped more than once (and
 //!    files that are, where they are most of a process's pages) is in common: it never follows a process, and is spread by
 //!    blocks of 512 pages over the nodes of all processes that wait for such memory, each as often as they have threads
-//!    there; of these processes, the private memory alone follows.
+//!    there, in the process that has most of it; of these processes, the private memory alone follows. Each of them is
+//!    charged for the pages as often as there are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those before. Unless they are better on average, threads and memory go back, and nothing is
 //!    tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried
@@ -344,7 +345,7 @@ impl Adaptive {
                 pages += picture.to_move(process, &candidate.cpus);
             }
             if memory.spreads {
-                pages += picture.to_spread(process, &over);
+                pages += picture.spreading(process, &candidate.memory, &over);
             }
             *costs.entry(process).or_default() += pages * PAGE_NS;
         }
@@ -414,7 +415,7 @@ impl Adaptive {
                 let why = why.to_string();
                 (self.pages).push(order(stage, whose, own_pages(owner), *home, FOLLOW, why));
             }
-            if spread_of.contains(&process) {
+            if spread_of == Some(process) {
                 let orders = spread(stage, whose, &owner.common_kinds, &over, &why);
                 self.pages.extend(orders);
             }

@@ -106,7 +106,7 @@ impl Action {
         // What processes have in common moves once.
         let over = self.before.spread_over(memory, cpus);
         let spreads = (0..memory.len()).filter(|&process| memory[process].spreads);
-        let common = spreads.map(|process| self.before.to_spread(process, &over));
+        let common = spreads.map(|process| self.before.spreading(process, memory, &over));
         let pages = own + common.fold(0.0, f64::max);
         let takes_ns = SETTLES_AFTER + (pages * PAGE_NS) as u64;
         self.settled_ns = now_ns.saturating_add(takes_ns);

@@ -11,17 +11,12 @@ use crate::estimate::{Owner, Picture};
 use crate::rules::Rule;
 use crate::stage::Stage;
 
-/// Processes for which memory that many have in common is ordered (chosen here).
-const MOST_ORDERED: usize = 8;
-
-/// The processes for which memory in common is ordered: all that have it mean the same pages, and those with most of
-/// it have most of these.
-pub(super) fn most_in_common(picture: &Picture, candidate: &Candidate) -> Vec<usize> {
+/// The process for which memory in common is ordered: all that have it mean the same pages, and the one with most of it
+/// has most of these mapped.
+pub(super) fn most_in_common(picture: &Picture, candidate: &Candidate) -> Option<usize> {
     let spreads = (0..candidate.memory.len()).filter(|&process| candidate.memory[process].spreads);
-    let mut spreads: Vec<usize> = spreads.collect();
-    spreads.sort_by_key(|&process| Reverse(picture.processes[process].common.iter().sum::<u64>()));
-    spreads.truncate(MOST_ORDERED);
-    spreads
+    let pages = |process: &usize| picture.processes[*process].common.iter().sum::<u64>();
+    spreads.max_by_key(|process| (pages(process), Reverse(*process)))
 }
 
 /// Orders that spread kinds of memory over nodes (places), by weights.

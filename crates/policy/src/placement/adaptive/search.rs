@@ -242,12 +242,13 @@ impl Search<'_> {
         for &process in &self.may_spread {
             let owner = &picture.processes[process];
             let pages = picture.to_spread(process, &over);
+            let spreads = picture.spreading(process, &memory, &over);
             let follows = match memory[process].follows {
                 true => picture.to_move(process, cpus),
                 false => 0.0,
             };
             let fits = over.iter().all(|&(node, _)| owner.fits[node]);
-            if !fits || (pages + follows) * PAGE_NS > self.credit[process] {
+            if !fits || (spreads + follows) * PAGE_NS > self.credit[process] {
                 return None;
             }
             is_worth_it |= pages > UNEVEN * owner.common.iter().sum::<u64>() as f64;
