@@ -24,7 +24,7 @@
 # NUMAHERD_OS_RELEASE names a file that is read in place of /etc/os-release, for tests.
 #
 # Layout of the lab directory, as crates/lab/src/files.rs reads it:
-#   kernel/vmlinuz, kernel/release, kernel/modules/NN-name.ko (in load order), kernel/lab_pmu.ko
+#   kernel/vmlinuz, kernel/release, kernel/config, kernel/modules/NN-name.ko (in load order), kernel/lab_pmu.ko
 #   headers/                    what the PMU module is built against
 #   linux-7.3/                  the same of a newer kernel
 #   peers/bin/                  programs that policies are compared with
@@ -417,9 +417,14 @@ module_compiler() {
 
 build_pmu() {
     [ -r "$lab/kernel/release" ] || die "there is no kernel in $lab yet: run 'scripts/setup.sh kernel'"
-    local release source="$here/crates/lab/pmu" stamp build compiler
+    local release source="$here/crates/lab/pmu" stamp build compiler tree config
     release=$(cat "$lab/kernel/release")
     build="$lab/headers/usr/src/linux-headers-$release"
+    # Programs in the guest look for the kernel's configuration in /boot: sched_ext's do.
+    for tree in headers root; do
+        config="$lab/$tree/usr/src/linux-headers-$release/.config"
+        [ ! -e "$config" ] || cp "$config" "$lab/kernel/config"
+    done
     stamp="$release $(cat "$source"/*.c "$source"/*.h "$source"/Kbuild | sha256sum | cut -d' ' -f1)"
     if [ "$(cat "$lab/kernel/pmu-stamp" 2>/dev/null)" = "$stamp" ] && [ -e "$lab/kernel/lab_pmu.ko" ]; then
         say "the PMU module is up to date"

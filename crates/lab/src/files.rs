@@ -108,6 +108,18 @@ fn of_version(lab: PathBuf, linux: Option<&str>) -> Result<PathBuf> {
     }
 }
 
+/// The configuration with which the kernel of a release was built, if it is in the lab directory.
+pub fn config_of(release: &str) -> Option<PathBuf> {
+    let lab = lab_directory();
+    let newer = fs::read_dir(&lab).into_iter().flatten().flatten();
+    let mut kernels = newer.map(|entry| entry.path()).chain([lab]);
+    let kernel = kernels.find(|lab| {
+        let of_lab = fs::read_to_string(lab.join("kernel/release"));
+        of_lab.is_ok_and(|of_lab| of_lab.trim() == release)
+    })?;
+    Some(kernel.join("kernel/config")).filter(|config| config.is_file())
+}
+
 /// Where the programs of others are that `scripts/setup.sh peers` builds.
 pub fn peers() -> PathBuf {
     lab_directory().join("peers/bin")

@@ -16,6 +16,7 @@ use numaherd_experiment::scenario::{
     WEIGHTED_INTERLEAVE,
 };
 use numaherd_host::{start_with_new_pages, start_with_weighted_interleave};
+use numaherd_lab_launcher as launcher;
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::NewPages;
 
@@ -189,8 +190,17 @@ impl<'a> Peer<'a> {
         let printed = scratch.join("peer");
         let output = File::create(&printed)
             .with_context(|| format!("cannot create {}", printed.display()))?;
+        let release = kernel(&self.ground.root);
+        if let Some(config) = launcher::config_of(&release) {
+            // Where libbpf looks for it; what is written there stays in the guest.
+            let boot = self.ground.root.join("boot");
+            let copied = fs::create_dir_all(&boot)
+                .and_then(|()| fs::copy(config, boot.join(format!("config-{release}"))));
+            copied.with_context(|| format!("cannot write to {}", boot.display()))?;
+        }
         let mut command = Command::new(self.scheduler());
         command.args(self.options()).stderr(output.try_clone()?);
+        command.env("RUST_BACKTRACE", "0");
         let process = Held::start(name.to_owned(), command.stdout(output), printed.clone());
         let mut process = process.with_context(|| format!("cannot start {name}"))?;
         let enabled = process.watch(SETUP_LIMIT, |process| {
