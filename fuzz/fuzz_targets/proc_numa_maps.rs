@@ -7,6 +7,7 @@
 #![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd_host::proc;
+use numaherd_world::MemoryKind;
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,14 @@ numaherd_fuzz::target!(|input: (u64, &[u8])| {
         for mapping in &mappings {
             let policy = mapping.policy.as_deref().unwrap_or("default");
             written += &format!("{:08x} {policy}", mapping.start);
+            let file = match mapping.of {
+                MemoryKind::Private => None,
+                MemoryKind::Shared => Some("/dev/zero"),
+                MemoryKind::File => Some("/a/file"),
+            };
+            if let Some(file) = file {
+                written += &format!(" file={file} anon={}", mapping.private);
+            }
             for (node, pages) in &mapping.pages {
                 written += &format!(" N{node}={pages}");
             }

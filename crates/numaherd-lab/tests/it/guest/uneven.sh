@@ -42,6 +42,6 @@ for ledger in random homeward; do
     "$NUMAHERD" top --once $ledger >shown || echo "NOT: $ledger is shown"
     "$NUMAHERD" report $ledger -o report.html || echo "NOT: $ledger is reported"
 done
-has "a run is explained, shown and reported" 'node' explained
+has "a run is explained, shown and reported" ' 3 threads on lab' explained
 kill $all
 exit 0
