@@ -1,8 +1,9 @@
 //! `numaherd lab compare`: a scenario under several policies and on several kernels, side by side.
 //!
 //! One guest of a kernel serves its trials, one after another; repeats go round the kernels and policies, so that
-//! whatever drifts, drifts for all. Of several scenarios, too; then an overview ends the output. A policy or program of others that cannot run in a guest is shown with what is
-//! missing, and is no failure. If the guest itself dies (QEMU, not the trial), the trial runs once more in a new one. A trial
+//! whatever drifts, drifts for all. Several scenarios run one after another, and an overview ends the output. A policy
+//! or program of others that cannot run in a guest is shown with what is missing, and is no failure. If the guest itself
+//! dies (QEMU, not the trial), the trial runs once more in a new one. A trial
 //! that fails is shown, counted as failed and left out of the figures, and the program ends with an
 //! error. If the first one fails before its programs begin, no other is tried: it would fail in the same way.
 

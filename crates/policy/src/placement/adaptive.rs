@@ -6,10 +6,11 @@
 //! Rule, at each look:
 //! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
 //!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
-//! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free CPUs; the layouts of `dino`, `di` and `n-mass`; each with the memory
-//!    where it is and with its threads, and with what processes have in common spread over the nodes of their threads;
-//!    and from the best of these a local search, in which a thread that
-//!    suffers moves to another domain, or changes places with the one there that suffers least.
+//! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free
+//!    CPUs; the layouts of `dino`, `di` and `n-mass`; each with the memory where it is and with its threads, and
+//!    with what processes have in common spread over the nodes of their threads; and from the best of these a local
+//!    search, in which a thread that suffers moves to another domain, or changes places with the one there that
+//!    suffers least.
 //! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
@@ -17,11 +18,12 @@
 //!    `loss_budget` of the time that a process runs accrues as credit, beginning with `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
-//!    there; that of one on several follows the samples of its accesses, where all of its threads can be held. Shared memory that is mapped more than once (and
-//!    files that are, where they are most of a process's pages) is in common: it never follows a process, and is spread by
-//!    blocks of 512 pages over the nodes of all processes that wait for such memory, each as often as they have threads
-//!    there, in the process that has most of it; of these processes, the private memory alone follows. Each of them is
-//!    charged for the pages as often as there are such processes: each is interrupted for every page.
+//!    there; that of one on several follows the samples of its accesses, where all of its threads can be held.
+//!    Shared memory that is mapped more than once (and files that are, where they are most of a process's pages) is
+//!    in common: it never follows a process, and is spread by blocks of 512 pages over the nodes of all processes
+//!    that wait for such memory, each as often as they have threads there, in the process that has most of it; of
+//!    these processes, the private memory alone follows. Each of them is charged for the pages as often as there
+//!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those before. Unless they are better on average, threads and memory go back, and nothing is
 //!    tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried
@@ -35,8 +37,9 @@
 //! loop's own cadence; and after it acted, as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
-//! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed
-//! here. The parts: shared memory spread, private at home (Carrefour, ASPLOS 2013); rank layouts by a model (Pandia, EuroSys 2017); the budget (conservative bandits, ICML 2016).
+//! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed here.
+//! The parts: shared memory spread, private at home (Carrefour, ASPLOS 2013); rank layouts by a model (Pandia,
+//! EuroSys 2017); the budget (conservative bandits, ICML 2016).
 //!
 //! Properties: what it is charged for a process and not refunded is at most `loss_budget` of the time that this
 //! ran, and `first_credit_ms`; without an expected gain no thread is placed and no page ordered, but to undo; no
