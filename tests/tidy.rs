@@ -40,6 +40,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "files quantity topology world hardware policy host model trace herd show experiment lab-launcher numaherd",
     ),
     ("testing", "topology world trace herd"),
+    ("nri", ""),
     ("menagerie", "quantity topology"),
     ("tests", ""),
     (FUZZ, ""),

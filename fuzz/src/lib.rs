@@ -165,6 +165,7 @@ mod fuzz_targets {
         ledger
         machine_file
         model_run
+        nri
         perf_records
         pmu_events
         proc_cgroup

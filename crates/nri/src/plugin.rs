@@ -1,0 +1,118 @@
+//! What a plugin is: what it wants to hear of, and what it answers.
+
+use crate::api::{
+    ConfigureRequest, Container, ContainerUpdate, CreateContainerRequest, CreateContainerResponse,
+    Event, PodSandbox, StateChangeEvent, StopContainerRequest, StopContainerResponse,
+    UpdateContainerRequest, UpdateContainerResponse,
+};
+
+/// The events that a plugin wants to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Events(i32);
+
+impl Events {
+    /// Whatever the runtime has. NRI knows no plugin that wants none.
+    pub const ALL: Self = Self(0);
+
+    /// These.
+    pub fn of(events: &[Event]) -> Self {
+        let bit = |event: &Event| match *event {
+            Event::Unknown => 0,
+            known => 1 << (known as i32 - 1),
+        };
+        Self(events.iter().map(bit).fold(0, |all, bit| all | bit))
+    }
+
+    /// As they are sent: one bit each, the first event's the lowest.
+    pub fn bits(self) -> i32 {
+        self.0
+    }
+}
+
+/// Why a plugin refuses a request. The runtime then refuses what it was going to do: it does not create the container.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+/// A plugin. Its answers are due at once: pods wait for them.
+pub trait Plugin {
+    /// Says what it wants to hear of, once after it has registered.
+    ///
+    /// # Errors
+    /// It cannot be configured so; the runtime ends the session.
+    fn configure(&mut self, runtime: ConfigureRequest) -> Result<Events, Refusal>;
+
+    /// Learns of all pods and containers that there are, once after it was configured. Returns updates of containers.
+    ///
+    /// # Errors
+    /// It cannot go on; the runtime ends the session.
+    fn synchronize(
+        &mut self,
+        pods: Vec<PodSandbox>,
+        containers: Vec<Container>,
+    ) -> Result<Vec<ContainerUpdate>, Refusal> {
+        let _ = (pods, containers);
+        Ok(Vec::new())
+    }
+
+    /// A container is about to be created, and may be adjusted.
+    ///
+    /// # Errors
+    /// It must not be created.
+    fn create_container(
+        &mut self,
+        request: CreateContainerRequest,
+    ) -> Result<CreateContainerResponse, Refusal> {
+        let _ = request;
+        Ok(CreateContainerResponse::default())
+    }
+
+    /// A container's resources are about to be changed.
+    ///
+    /// # Errors
+    /// They must not be changed.
+    fn update_container(
+        &mut self,
+        request: UpdateContainerRequest,
+    ) -> Result<UpdateContainerResponse, Refusal> {
+        let _ = request;
+        Ok(UpdateContainerResponse::default())
+    }
+
+    /// A container has stopped.
+    ///
+    /// # Errors
+    /// The runtime records it.
+    fn stop_container(
+        &mut self,
+        request: StopContainerRequest,
+    ) -> Result<StopContainerResponse, Refusal> {
+        let _ = request;
+        Ok(StopContainerResponse::default())
+    }
+
+    /// Something else has happened to a pod or a container.
+    ///
+    /// # Errors
+    /// It must not happen, where it still can be prevented.
+    fn state_changed(&mut self, event: StateChangeEvent) -> Result<(), Refusal> {
+        let _ = event;
+        Ok(())
+    }
+
+    /// The runtime is about to end.
+    fn shut_down(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_the_bit_before_its_number() {
+        assert_eq!(Events::of(&[Event::RunPodSandbox]).bits(), 1);
+        let events = [Event::CreateContainer, Event::RemoveContainer];
+        assert_eq!(Events::of(&events).bits(), (1 << 3) | (1 << 10));
+        assert_eq!(Events::of(&[Event::Unknown]), Events::ALL);
+    }
+}
