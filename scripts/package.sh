@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the Debian packages numaherd (the program and its service) and numaherd-lab (the laboratory):
-# target/package/numaherd_VERSION_ARCHITECTURE.deb and target/package/numaherd-lab_VERSION_ARCHITECTURE.deb.
+# Builds the Debian packages numaherd-numad (the program under numad's name), numaherd-lab (the laboratory)
+# and numaherd (the program and its service): target/package/PACKAGE_VERSION_ARCHITECTURE.deb.
 #
 # Reproducible: the same sources, toolchain and SOURCE_DATE_EPOCH (by default the date of the last entry
 # in packaging/debian/changelog) give the same bytes. Needs nothing but cargo, dpkg-dev, gzip and
 # strip (binutils). What goes where, and what the scripts of the package do: packaging/README.md.
 #
-#   scripts/package.sh [FOLDER]         the packages' paths are the last two lines printed
+#   scripts/package.sh [FOLDER]         the packages' paths are the last three lines printed, in this order
 #
 #   PROGRAMS=FOLDER                     take the programs in this folder instead of building them
 #   COMPRESSION=none|zstd|xz            of the packages; default xz
@@ -53,14 +53,10 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The files that every package has: program, manual pages, changelog, licences.
+# The files that every package has: changelog, licences.
 begin() {
     name=$1 root=$work/$1 doc=$work/$1/usr/share/doc/$1
-    install -d "$root/usr/bin" "$root/usr/share/man/man1" "$root/DEBIAN" "$doc"
-    strip --strip-all --remove-section=.comment --remove-section=.note -o "$root/usr/bin/$name" "$programs/$name"
-    chmod 755 "$root/usr/bin/$name"
-    install -m 644 "$work/manual/$name"/man1/*.1 "$root/usr/share/man/man1/"
-    gzip -9n "$root"/usr/share/man/man1/*.1
+    install -d "$root/usr/bin" "$root/DEBIAN" "$doc"
     gzip -9nc "$debian/changelog" >"$doc/changelog.Debian.gz"
     gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
     {
@@ -68,13 +64,23 @@ begin() {
         # The licence's own text, indented by one.
         sed -n '5,$p' LICENSE-MIT | sed 's/^\(.\)/ \1/'
     } >"$doc/copyright"
+}
+
+# A package of a program: with its manual pages and the licences of its crates.
+begin_program() {
+    begin "$1"
+    install -d "$root/usr/share/man/man1"
+    strip --strip-all --remove-section=.comment --remove-section=.note -o "$root/usr/bin/$name" "$programs/$name"
+    chmod 755 "$root/usr/bin/$name"
+    install -m 644 "$work/manual/$name"/man1/*.1 "$root/usr/share/man/man1/"
+    gzip -9n "$root"/usr/share/man/man1/*.1
     # The crates that are linked in, each with its licence.
     cargo tree --locked --offline -p "$name" --edges normal --prefix none --format '{p} {l}' |
         sed 's# (/[^)]*)##; s# (\*)$##' | sort -u | gzip -9n >"$doc/crates.gz"
 }
 
-# Packs what begin and the lines after it have put together.
-finish() {
+# Packs what begin_program and the lines after it have put together.
+finish_program() {
     # dpkg finds out which shared libraries the program needs.
     mkdir -p "$work/debian"
     printf 'Source: numaherd\n\nPackage: %s\nArchitecture: any\n' "$name" >"$work/debian/control"
@@ -82,15 +88,19 @@ finish() {
         cat "$work/warnings" >&2
         die "dpkg-shlibdeps failed"
     }
-    depends=${depends#shlibs:Depends=}
+    finish "$architecture" "${depends#shlibs:Depends=}"
+}
+
+# Packs a package of this architecture, which depends on these others.
+finish() {
     (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
     size=$(find "$root" -path "$root/DEBIAN" -prune -o -type f -printf '%s\n' |
         awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
-    sed -e "s|@VERSION@|$version|; s|@ARCHITECTURE@|$architecture|; s|@MAINTAINER@|$maintainer|" \
-        -e "s|@SIZE@|$size|; s|@DEPENDS@|$depends|" "$debian/$name.control.in" >"$root/DEBIAN/control"
+    sed -e "s|@VERSION@|$version|; s|@ARCHITECTURE@|$1|; s|@MAINTAINER@|$maintainer|" \
+        -e "s|@SIZE@|$size|; s|@DEPENDS@|${2:-}|" "$debian/$name.control.in" >"$root/DEBIAN/control"
     chmod 644 "$root/DEBIAN/control" "$root/DEBIAN/md5sums"
     mkdir -p "$folder"
-    package=$folder/${name}_${version}_$architecture.deb
+    package=$folder/${name}_${version}_$1.deb
     # In one thread: their number would change the bytes.
     dpkg-deb --root-owner-group -Z"${COMPRESSION:-xz}" --threads-max=1 --build "$root" "$package" >/dev/null
     say "$package: $(du -h "$package" | cut -f 1), installs $((size / 1024)) MiB"
@@ -99,11 +109,16 @@ finish() {
 
 packages=()
 "$programs/numaherd-lab" manual "$work/manual" --date "$date"
-begin numaherd-lab
-finish
+begin numaherd-numad
+ln -s numaherd "$root/usr/bin/numad"
+finish all
 
-begin numaherd
+begin_program numaherd-lab
+finish_program
+
+begin_program numaherd
 install -D -m 644 contrib/systemd/numaherd.service "$root/usr/lib/systemd/system/numaherd.service"
+install -D -m 755 contrib/slurm/numaherd-job "$root/usr/share/numaherd/slurm/numaherd-job"
 # As documented, but the service keeps a ledger: it answers questions about last night.
 install -d "$root/etc/numaherd"
 sed 's|^#\(ledger = "/var/lib/numaherd/ledger.zst"\).*|\1|' contrib/numaherd.toml >"$root/etc/numaherd/numaherd.toml"
@@ -125,6 +140,6 @@ done
 install -m 755 "$debian"/{postinst,prerm,postrm} "$root/DEBIAN/"
 echo /etc/numaherd/numaherd.toml >"$root/DEBIAN/conffiles"
 chmod 644 "$root/DEBIAN/conffiles"
-finish
+finish_program
 
 printf '%s\n' "${packages[@]}"

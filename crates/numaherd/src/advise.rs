@@ -2,9 +2,6 @@
 //! so that libvirt's `placement='auto'` can ask it: the list of nodes and a line feed on standard
 //! output, nothing else there, and exit code 0. All else is said on standard error.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
-
 use anyhow::Result;
 use numaherd_policy::advise::{Amount, Room, advise as choose};
 use numaherd_topology::sysfs;
@@ -13,17 +10,7 @@ use crate::cli::{Advise, Wanted};
 use crate::exit::{Exit, OrExit, ended};
 use crate::print;
 
-/// The name by which libvirt calls the program that it asks.
-const NUMAD: &str = "numad";
-
 const MIB: u64 = 1 << 20;
-
-/// Whether the program was called by numad's name: then it was called to advise.
-pub fn called_as_numad(arguments: impl Iterator<Item = OsString>) -> bool {
-    let mut arguments = arguments;
-    let first = arguments.next();
-    first.is_some_and(|first| Path::new(&first).file_name() == Some(OsStr::new(NUMAD)))
-}
 
 /// Looks at the machine and answers.
 ///
@@ -78,18 +65,6 @@ fn lack_text(want: Wanted, lacks: Amount) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_last_part_of_the_name_counts() {
-        let called = |name: &str| called_as_numad([name, "-w"].map(OsString::from).into_iter());
-        for name in ["numad", "/usr/bin/numad", "./numad"] {
-            assert!(called(name), "{name}");
-        }
-        for name in ["numaherd", "/opt/numad/numaherd", "", "numad2"] {
-            assert!(!called(name), "{name}");
-        }
-        assert!(!called_as_numad(std::iter::empty()));
-    }
 
     #[test]
     fn what_lacks_is_said_in_the_units_that_were_asked_in() {

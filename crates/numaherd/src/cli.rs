@@ -12,6 +12,7 @@ use crate::exit::EXIT_CODES;
 mod config;
 mod explain;
 mod machines;
+mod numad;
 mod replay;
 mod report;
 mod serve;
@@ -20,7 +21,8 @@ mod trial;
 
 pub use config::{Config, ConfigCheck, ConfigKeys, ConfigShow};
 pub use explain::Explain;
-pub use machines::{Advise, Agent, AsNumad, Wanted};
+pub use machines::{Advise, Agent, Wanted};
+pub use numad::{AsNumad, USAGE as NUMAD_USAGE};
 pub use replay::{Record, Replay};
 pub use report::Report;
 pub use serve::{Ctl, Serve};

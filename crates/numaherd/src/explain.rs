@@ -1,12 +1,13 @@
 //! `numaherd explain`: what was seen, decided and done, from a ledger; of a run that goes on, from what
 //! there is of it now.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use numaherd_herd::ledger::Header;
 use numaherd_show::explain::{Choice, Reading, short, text, whole};
+use numaherd_show::job::{self, Pinned};
 
 use crate::cli::Explain;
 use crate::config::Effective;
@@ -27,6 +28,9 @@ pub fn explain(options: &Explain) -> Result<()> {
         Some(path) => (path.clone(), true),
         None => (usual_ledger()?, false),
     };
+    if let Some(name) = &options.job {
+        return job(&path, name, options);
+    }
     let chosen = choice(options);
     let is_chosen = chosen != Choice::default();
     let begin = |header: &Header| Reading::new(header, chosen);
@@ -52,6 +56,19 @@ pub fn explain(options: &Explain) -> Result<()> {
             short(&explanation, &command)
         }
     })?;
+    read.damage.map_or(Ok(()), |damage| Err(coded(damage)))
+}
+
+/// Prints what the batch job lost that a ledger is of.
+fn job(path: &Path, name: &str, options: &Explain) -> Result<()> {
+    let begin = |header: &Header| job::Reading::new(name, header);
+    let read = ledger::read(path, begin, job::Reading::line).map_err(coded)?;
+    let job = read.reading.finish(read.skipped, read.damage.as_ref());
+    let pinned = match options.pinned {
+        true => Pinned::Reported,
+        false => Pinned::Quiet,
+    };
+    print::shown(options.json, &job, || job.text(pinned))?;
     read.damage.map_or(Ok(()), |damage| Err(coded(damage)))
 }
 

@@ -16,6 +16,7 @@ pub mod exit;
 mod explain;
 pub mod laboratory;
 pub mod ledger;
+mod numad;
 mod policies;
 pub mod print;
 mod privileges;
@@ -32,14 +33,14 @@ mod trial;
 
 use std::process::ExitCode;
 
-use clap::{FromArgMatches, Parser};
+use clap::FromArgMatches;
 
-use crate::cli::{AsNumad, Cli, Command};
+use crate::cli::{Cli, Command};
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let done = if advise::called_as_numad(std::env::args_os()) {
-        advise::advise(&AsNumad::parse().advise).map(|()| ExitCode::SUCCESS)
+    let done = if numad::is_called(std::env::args_os()) {
+        numad::answer(std::env::args_os())
     } else if let Some(arguments) = laboratory::arguments(std::env::args_os()) {
         laboratory::run(&arguments)
     } else {

@@ -39,12 +39,13 @@ mod covered;
 mod demands;
 mod kinds;
 mod memory;
+mod parts;
 mod threads;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use numaherd_contention::{Demands, Factors, Figures, Running, Seat, Solution, Speed, solve};
+use numaherd_contention::{Demands, Figures, Running, Seat, Solution, Speed, solve};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ use demands::{Demand, WRITTEN, demands, figures};
 use kinds::Kinds;
 pub use memory::Memory;
 use memory::Moved;
+pub use parts::Parts;
+use parts::Without;
 pub use threads::{Load, Owner};
 use threads::{Seats, llc_bytes, load, owner, room, seats, share_caches, tell_shared_from_private};
 
@@ -409,6 +412,16 @@ impl Picture {
 
     /// The lost cores, and the answer of the equations.
     fn solve(&self, draw: usize, cpus: &[CpuId], memory: &[Memory]) -> Solved {
+        self.solve_without(draw, cpus, memory, Without::Nothing)
+    }
+
+    fn solve_without(
+        &self,
+        draw: usize,
+        cpus: &[CpuId],
+        memory: &[Memory],
+        without: Without,
+    ) -> Solved {
         let over = self.spread_over(memory, cpus);
         let moved: HashMap<usize, Moved> = (0..memory.len())
             .filter(|&process| memory[process].moves())
@@ -474,6 +487,7 @@ impl Picture {
             }
             let demand = &demands[kind];
             let memory = match memory {
+                _ if without >= Without::Remote => vec![(seat.node, 1.0)],
                 None => load.memory.clone(),
                 Some(moved) => moved.memory(load, seat.node),
             };
@@ -499,7 +513,12 @@ impl Picture {
             running.cpu_share = share / running.alike;
         }
         let mut solution = self.starts[draw].clone();
-        solve(&self.figures[draw], &running, Factors::ALL, &mut solution);
+        solve(
+            &self.figures[draw],
+            &running,
+            without.factors(),
+            &mut solution,
+        );
         let of = |((wanted, share, alone), speed): (&(f64, f64, f64), &Speed)| {
             wanted - share * (alone / speed.ns).min(1.0)
         };

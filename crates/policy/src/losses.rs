@@ -16,6 +16,8 @@
 //!   and what could be had is not known;
 //! * where not even that is known, nothing is said but why ([`Unknown`]).
 //!
+//! The mean is shared out ([`Parts`]) by taking away one cause after the other and solving the equations again.
+//!
 //! Terms: a thread is *judged* if it wants at least [`LEAST_CPU_SHARE`] of a CPU; *lost cores* as in
 //! [`crate::estimate`]. Source: chosen here.
 //!
@@ -29,7 +31,7 @@ use numaherd_world::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::busy::{LEAST_CPU_SHARE, wanted};
-pub use crate::estimate::Basis;
+pub use crate::estimate::{Basis, Parts};
 use crate::estimate::{Estimator, Lost, Picture};
 use crate::placement::adaptive::search::{self, Balanced};
 use crate::policy::{Needs, Random};
@@ -84,6 +86,9 @@ pub struct Known {
     /// where none can be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recoverable: Option<Range>,
+    /// To what the mean is lost; `None` where there is none, or hardly any is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
 }
 
 /// Why lost cores are not known.
@@ -144,6 +149,17 @@ fn rounded(cores: f64) -> f64 {
     (cores * 1000.0).round() / 1000.0
 }
 
+/// A figure shared out as these parts are to each other.
+fn shared_out(figure: f64, parts: Parts) -> Parts {
+    let parts = parts.times(figure / parts.sum().max(f64::MIN_POSITIVE));
+    Parts {
+        controllers: rounded(parts.controllers),
+        remote: rounded(parts.remote),
+        caches: rounded(parts.caches),
+        cpus: rounded(parts.cpus),
+    }
+}
+
 /// Losses of one look after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
@@ -202,9 +218,11 @@ impl Meter {
             false => Basis::Residency,
         };
         lost.mean = lost.mean.filter(|_| from == Basis::Uncore);
+        let worth = lost.mean.filter(|mean| *mean > WORTH_A_SEARCH * judged);
         Estimate::Known(Known {
             from,
             lost,
+            parts: worth.map(|mean| shared_out(mean, picture.parts_now())),
             recoverable: recoverable.filter(|_| from == Basis::Uncore),
         })
     }

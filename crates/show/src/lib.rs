@@ -3,6 +3,7 @@
 //! * [`live`]: what happened in an interval, one line, while it runs;
 //! * [`summary`]: what a run came to, at its end;
 //! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger;
+//! * [`job`]: what a batch job lost, at its end;
 //! * [`status`]: what a herd and its machine are like now;
 //! * [`metrics`] and [`mod@page`]: the same for a scraper and for a browser;
 //! * [`replay`]: how other policies' decisions on a recording compare with the recorded ones;
@@ -17,6 +18,7 @@ mod error;
 pub mod explain;
 pub mod guards;
 mod guests;
+pub mod job;
 pub mod live;
 pub mod losses;
 mod markup;

@@ -147,7 +147,7 @@ fn from_to(range: &Range, between: &str) -> String {
     format!("{between} {} and {}", short(range.least), short(range.most))
 }
 
-fn by(basis: Basis) -> &'static str {
+pub(crate) fn by(basis: Basis) -> &'static str {
     match basis {
         Basis::Uncore => "from counters with uncore events",
         Basis::Counters => "from counters without uncore events",
@@ -155,7 +155,7 @@ fn by(basis: Basis) -> &'static str {
     }
 }
 
-fn why(unknown: Unknown) -> &'static str {
+pub(crate) fn why(unknown: Unknown) -> &'static str {
     match unknown {
         Unknown::NotCounted => {
             "nothing was counted, and with one memory node no memory is remote; `numaherd doctor` says what counters lack"

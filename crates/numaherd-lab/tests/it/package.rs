@@ -40,6 +40,7 @@ fn ended(command: &mut Command) -> Output {
 struct Packages {
     numaherd: PathBuf,
     laboratory: PathBuf,
+    numad: PathBuf,
 }
 
 fn packages(folder: &Path) -> Packages {
@@ -52,12 +53,13 @@ fn packages(folder: &Path) -> Packages {
             .env_remove("SOURCE_DATE_EPOCH"),
     );
     let paths: Vec<&str> = said.lines().collect();
-    let [.., laboratory, numaherd] = paths[..] else {
-        panic!("not two packages' paths: {said}");
+    let [.., numad, laboratory, numaherd] = paths[..] else {
+        panic!("not three packages' paths: {said}");
     };
     Packages {
         numaherd: numaherd.into(),
         laboratory: laboratory.into(),
+        numad: numad.into(),
     }
 }
 
@@ -83,6 +85,7 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
     for (first, again) in [
         (&first.numaherd, &again.numaherd),
         (&first.laboratory, &again.laboratory),
+        (&first.numad, &again.numad),
     ] {
         assert!(
             fs::read(first).unwrap() == fs::read(again).unwrap(),
@@ -91,7 +94,14 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
             again.display()
         );
     }
-    let (first, laboratory) = (first.numaherd, first.laboratory);
+    let (first, laboratory, numad) = (first.numaherd, first.laboratory, first.numad);
+
+    let list = said(Command::new("dpkg-deb").arg("--contents").arg(&numad));
+    assert!(list.contains("./usr/bin/numad -> numaherd\n"), "{list}");
+    let control = said(Command::new("dpkg-deb").arg("--field").arg(&numad));
+    for line in ["Provides: numad", "Conflicts: numad", "Replaces: numad"] {
+        assert!(control.lines().any(|said| said == line), "{control}");
+    }
 
     let of_laboratory = files(&laboratory);
     for file in [
@@ -124,6 +134,7 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
     for file in [
         "./usr/bin/numaherd",
         "./usr/lib/systemd/system/numaherd.service",
+        "./usr/share/numaherd/slurm/numaherd-job",
         "./etc/numaherd/numaherd.toml",
         "./usr/share/man/man1/numaherd.1.gz",
         "./usr/share/bash-completion/completions/numaherd",

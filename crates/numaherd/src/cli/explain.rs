@@ -46,6 +46,18 @@ pub struct Explain {
     #[arg(long)]
     pub all: bool,
 
+    /// Only what a batch job lost, in a few lines that begin with this name
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["decision", "pid", "tid", "name", "at", "from", "to", "all"]
+    )]
+    pub job: Option<String>,
+
+    /// Also report a job that binds its threads and has the machine to itself
+    #[arg(long, requires = "job")]
+    pub pinned: bool,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,

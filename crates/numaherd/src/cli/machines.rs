@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::Args;
 
 use numaherd_quantity::parse_time;
 
@@ -53,21 +53,8 @@ pub struct Advise {
 const ADVISE_HELP: &str = "\
 Prints a list such as 0-1,3: the fewest nodes with enough idle CPUs and free memory, and of those, the
 nearest to each other. If all nodes together are not enough, it prints all of them, and reports on
-standard error what is missing. With a link named numad, libvirt's placement='auto' uses this program.";
-
-/// The command line when the program is called as numad.
-#[derive(Debug, Parser)]
-#[command(
-    name = "numad",
-    version,
-    about = "Numaherd, started as numad: supports only the option -w",
-    max_term_width = 100
-)]
-pub struct AsNumad {
-    /// The only option.
-    #[command(flatten)]
-    pub advise: Advise,
-}
+standard error what is missing. Started under the name numad, as the package numaherd-numad installs
+it, the program gives numad's own answers, and libvirt's placement='auto' uses it.";
 
 /// The resources that a new program needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_is_read_as_numad_reads_it() {
+    fn what_is_wanted_is_cpus_and_perhaps_mebibytes() {
         assert_eq!(wanted("4"), Ok(Wanted { cpus: 4, mib: 0 }));
         let (cpus, mib) = (16, 65536);
         assert_eq!(wanted("16:65536"), Ok(Wanted { cpus, mib }));

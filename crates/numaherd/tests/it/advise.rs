@@ -144,11 +144,16 @@ fn called_as_numad_it_answers_as_numad() {
     for arguments in [&["-w", "3:1024"][..], &["-w3:1024"]] {
         assert_eq!(shown(&tree.call(&numad, arguments)), "0-1\n");
     }
-    // What else numad does is not done, and refused.
-    for arguments in [&["-i", "15"][..], &[]] {
+    for arguments in [&["-V"][..], &["-i", "0"]] {
         let output = tree.call(&numad, arguments);
-        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    }
+    // What numad's daemon does is not done, and refused, as are mistakes: with numad's exit code.
+    for arguments in [&["-i", "15"][..], &[], &["-w", "x"], &["-W", "2"], &["-h"]] {
+        let output = tree.call(&numad, arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
         assert!(output.stdout.is_empty());
+        assert!(!output.stderr.is_empty());
     }
 }
 

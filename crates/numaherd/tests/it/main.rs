@@ -10,6 +10,7 @@ mod program;
 mod reload;
 mod report;
 mod serve;
+mod slurm;
 mod top;
 mod trial;
 mod uneven;

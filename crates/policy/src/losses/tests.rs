@@ -57,6 +57,25 @@ fn what_threads_lose_that_press_on_one_cache_could_be_had() {
 }
 
 #[test]
+fn what_is_lost_is_shared_out_by_what_it_is_lost_to() {
+    let of_pairs = known(&pairs());
+    let parts = of_pairs.parts.unwrap();
+    assert!((parts.sum() - of_pairs.lost.mean.unwrap()).abs() < 0.01);
+    // The lines that they fetch for it wait for each other at the controllers.
+    assert!(parts.caches > 0.75 * parts.sum(), "{parts:?}");
+
+    // One thread, all of whose memory is two hops away.
+    let mut far = uncounted();
+    let mut counted = scene();
+    program(&mut counted, 1, 6, 100.0, 4000);
+    let counts = counted.snapshot.threads[0].counts.as_mut().unwrap();
+    (counts.local, counts.remote) = (Some(0), counts.local);
+    far.snapshot.threads[0].counts = counted.snapshot.threads[0].counts;
+    let parts = known(&far).parts.unwrap();
+    assert!(parts.remote > 0.9 * parts.sum(), "{parts:?}");
+}
+
+#[test]
 fn without_the_uncore_penalty_it_is_by_counters_alone() {
     let mut scene = pairs();
     for thread in &mut scene.snapshot.threads {
@@ -83,6 +102,7 @@ fn without_counters_remote_pages_say_what_is_lost_at_most() {
             most: 0.487,
         },
         recoverable: None,
+        parts: None,
     };
     assert_eq!(known, expected);
 }
@@ -190,7 +210,12 @@ proptest! {
             });
         }
         let losses = look(&scene);
-        if let Estimate::Known(Known { lost, recoverable, .. }) = losses.estimate {
+        if let Estimate::Known(Known { lost, recoverable, parts, .. }) = losses.estimate {
+            if let Some(parts) = parts {
+                let each = [parts.controllers, parts.remote, parts.caches, parts.cpus];
+                prop_assert!(each.iter().all(|part| *part >= 0.0), "{losses:?}");
+                prop_assert!((parts.sum() - lost.mean.unwrap()).abs() < 0.01, "{losses:?}");
+            }
             for range in [Some(lost), recoverable].into_iter().flatten() {
                 let mean = range.mean.unwrap_or(range.least);
                 prop_assert!(0.0 <= range.least && range.least <= mean, "{losses:?}");

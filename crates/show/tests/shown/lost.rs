@@ -9,7 +9,7 @@ use numaherd_show::{losses, page, status, summary};
 use crate::made::*;
 use crate::status::before_the_end;
 
-fn range(least: f64, mean: f64, most: f64) -> Range {
+pub fn range(least: f64, mean: f64, most: f64) -> Range {
     Range {
         least,
         mean: Some(mean),
@@ -17,7 +17,7 @@ fn range(least: f64, mean: f64, most: f64) -> Range {
     }
 }
 
-fn of(estimate: Estimate) -> Losses {
+pub fn of(estimate: Estimate) -> Losses {
     Losses {
         cpus: 64,
         judged: 40.0,
@@ -25,11 +25,12 @@ fn of(estimate: Estimate) -> Losses {
     }
 }
 
-fn known(from: Basis, lost: Range, recoverable: Option<Range>) -> Losses {
+pub fn known(from: Basis, lost: Range, recoverable: Option<Range>) -> Losses {
     of(Estimate::Known(Known {
         from,
         lost,
         recoverable,
+        parts: None,
     }))
 }
 

@@ -2,6 +2,7 @@
 
 mod contributed;
 mod explained;
+mod jobs;
 mod lived;
 mod lost;
 mod made;

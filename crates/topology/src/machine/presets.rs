@@ -15,6 +15,11 @@ macro_rules! embedded {
 const FILES: &[(&str, &str)] = embedded![
     "epyc-7742-1s",
     "epyc-9224-2s-nps2",
+    "epyc-9355p-1s",
+    "epyc-9355p-1s-nps4",
+    "epyc-9654-1s",
+    "epyc-9654-1s-nps4",
+    "grace-superchip",
     "ipm-simics-4x2",
     "itanium-9030-4s",
     "lab-16x2",
@@ -29,6 +34,7 @@ const FILES: &[(&str, &str)] = embedded![
     "opteron-8356-4s",
     "uma-4x2",
     "xeon-6980p-2s",
+    "xeon-6980p-2s-snc3",
     "xeon-8180-2s",
     "xeon-8269cy-2s",
     "xeon-8269cy-2s-snc2",
@@ -37,6 +43,7 @@ const FILES: &[(&str, &str)] = embedded![
     "xeon-e5520-2s",
     "xeon-e5620-2s",
     "xeon-e7-4800v2-4s",
+    "xeon-max-9480-2s-flat",
     "xeon-x7550-4s",
 ];
 

@@ -1,0 +1,90 @@
+//! Started under the name `numad`, the program gives numad's own answers, so that libvirt's `placement='auto'`
+//! and scripts that call numad go on working: `-w` prints nodes and exits with 0, `-V` with 0, `-h` and every
+//! mistake with 1. There is no daemon of numad's to start, change or end: that is said.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{AsNumad, NUMAD_USAGE};
+use crate::exit::{Exit, ended};
+use crate::{advise, print};
+
+/// Whether the program was started under numad's name.
+pub fn is_called(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    let name = arguments.next();
+    name.is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new("numad")))
+}
+
+/// Answers as numad does.
+///
+/// # Errors
+/// What is asked is the daemon's, or cannot be read, or the machine cannot be.
+pub fn answer(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let asked = AsNumad::read(arguments).map_err(|error| {
+        ended(
+            Exit::Failure,
+            format!("{error}; `numad -h` lists the options"),
+        )
+    })?;
+    match asked {
+        AsNumad::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            print::out(&format!("numad version: numaherd {version}\n"))?;
+        }
+        AsNumad::Usage => {
+            print::aside(NUMAD_USAGE);
+            return Ok(ExitCode::FAILURE);
+        }
+        AsNumad::Advise(root, want, ignored) => {
+            if !ignored.is_empty() {
+                print::say(format!(
+                    "{} ignored: it is for numad's daemon",
+                    listed(&ignored)
+                ));
+            }
+            advise::advise(&AsNumad::advise(root, want))?;
+        }
+        AsNumad::End => print::say(
+            "no numad daemon runs that could end; `systemctl stop numaherd` ends numaherd's service",
+        ),
+        AsNumad::Daemon(options) => {
+            let with = match options.is_empty() {
+                true => String::new(),
+                false => format!(" ({} not applied)", listed(&options)),
+            };
+            let message = format!(
+                "numad's daemon is not part of numaherd{with}: `systemctl enable --now numaherd` keeps this \
+                 machine placed, and /etc/numaherd/numaherd.toml configures it"
+            );
+            return Err(ended(Exit::Failure, message));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `-i and -S are`.
+fn listed(options: &[&str]) -> String {
+    let names: Vec<String> = options.iter().map(|letter| format!("-{letter}")).collect();
+    let are = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {are}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_part_of_the_name_counts() {
+        let called = |name: &str| is_called([name, "-w"].map(OsString::from).into_iter());
+        for name in ["numad", "/usr/bin/numad", "./numad"] {
+            assert!(called(name), "{name}");
+        }
+        for name in ["numaherd", "/opt/numad/numaherd", "", "numad2"] {
+            assert!(!called(name), "{name}");
+        }
+        assert!(!is_called(std::iter::empty()));
+    }
+}

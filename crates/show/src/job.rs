@@ -1,0 +1,336 @@
+//! What a batch job lost to where its threads and its memory were, in a few lines for the end of the job: how much of
+//! the CPU time that it wanted, to what, what another binding could have had of it, and by which option of `srun`.
+//!
+//! It is drawn from the ledger of a run that saw the job's processes and no others. Nothing is said of a job that
+//! bound its threads itself and had the machine to itself ([`Pinned::Quiet`]): its user has decided.
+//!
+//! The option follows from what most is lost to: to remote memory, each task is bound where its memory is; to caches
+//! and controllers, tasks are dealt to sockets in turn. What a search for another placement finds is the most that a
+//! binding can have: it knows what the threads did later.
+//!
+//! Terms: *bound*, of a thread: its affinity is smaller than its cpuset. Shares are of the CPU time that the judged
+//! threads wanted ([`numaherd_policy::losses`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use numaherd_herd::ledger::Header;
+use numaherd_herd::{HerdError, Line};
+use numaherd_policy::losses::{Basis, Estimate, Losses, Parts, Range, Unknown};
+use numaherd_world::Snapshot;
+use serde::Serialize;
+
+use crate::losses::{by, why};
+use crate::reading::{Read, Source};
+use crate::run::{History, RunModel};
+use crate::words::{cut, listed, percent, short};
+
+/// Version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// A thread that uses less of a CPU says nothing about how the job is bound.
+const BUSY: f64 = 0.1;
+/// The part of a job's CPU time from which it counts as that of the whole job.
+const NEARLY_ALL: f64 = 0.9;
+/// Less of the CPU time is not worth an option (chosen here).
+const WORTH_AN_OPTION: f64 = 0.01;
+
+/// Whether to report on jobs that bind their threads and have the machine to themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinned {
+    /// Nothing is said of them.
+    #[default]
+    Quiet,
+    /// They are reported as others are.
+    Reported,
+}
+
+/// What a job lost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Job {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What it is called.
+    pub name: String,
+    /// Where all this is drawn from.
+    pub ledger: Source,
+    /// CPUs of the machine that are online.
+    pub cpus: usize,
+    /// CPU seconds of its threads.
+    pub cpu_s: f64,
+    /// The share of these in which its threads were bound by their user.
+    pub bound: f64,
+    /// Whether it might use every CPU of the machine.
+    pub has_all_cpus: bool,
+    /// Most processes that were busy at once.
+    pub tasks: usize,
+    /// What it lost, by what that is estimated from.
+    pub lost: BTreeMap<Basis, JobLost>,
+    /// Why nothing is known, where that was so.
+    pub unknown: Option<Unknown>,
+    /// The option of srun that could have had a part of it.
+    pub option: Option<&'static str>,
+}
+
+/// Lost cores, summed over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct JobLost {
+    /// Seconds over which it is summed.
+    pub seconds: f64,
+    /// CPU seconds that the judged threads wanted in them.
+    pub wanted: f64,
+    /// CPU seconds lost.
+    pub lost: Range,
+    /// CPU seconds by what they are lost to, as far as that is known.
+    pub parts: Parts,
+    /// CPU seconds wanted while it was known what could be had.
+    pub searched: f64,
+    /// CPU seconds that another placement would have given back in them.
+    pub recoverable: Range,
+}
+
+/// A ledger while it is read.
+#[derive(Debug)]
+pub struct Reading {
+    name: String,
+    read: Read<Past>,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    cpu_s: f64,
+    bound_s: f64,
+    everywhere_s: f64,
+    tasks: usize,
+    lost: BTreeMap<Basis, JobLost>,
+    unknown: Option<Unknown>,
+}
+
+impl Reading {
+    /// A ledger of which the first line was read; `name` is what the job is called: `job 4711 on node n3`.
+    pub fn new(name: &str, header: &Header) -> Self {
+        Self {
+            name: cut(name).to_owned(),
+            read: Read::new(header, Past::default()),
+        }
+    }
+
+    /// Takes in the next line.
+    pub fn line(&mut self, line: &Arc<Line>) {
+        self.read.line(line);
+    }
+
+    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if not the end.
+    pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Job {
+        self.read.finish(skipped, damage);
+        let past = self.read.past;
+        let share = |seconds: f64| match past.cpu_s > 0.0 {
+            true => seconds / past.cpu_s,
+            false => 0.0,
+        };
+        let mut job = Job {
+            schema: SCHEMA,
+            name: self.name,
+            ledger: self.read.source,
+            cpus: self.read.model.machine.map_or(0, |machine| machine.cpus),
+            cpu_s: past.cpu_s,
+            bound: share(past.bound_s),
+            has_all_cpus: share(past.everywhere_s) >= NEARLY_ALL,
+            tasks: past.tasks,
+            lost: past.lost,
+            unknown: past.unknown,
+            option: None,
+        };
+        job.option = job.main().and_then(|(_, lost)| option(lost, job.tasks));
+        job
+    }
+}
+
+impl History for Past {
+    fn interval(&mut self, _: &RunModel, snapshot: &Snapshot) {
+        let seconds = snapshot.interval_ns as f64 / 1e9;
+        let mut busy = Vec::new();
+        for thread in &snapshot.threads {
+            let share = thread.cpu_share.clamp(0.0, 1.0);
+            if share < BUSY {
+                continue;
+            }
+            busy.push(thread.process);
+            self.cpu_s += share * seconds;
+            let may = thread.cpuset.intersection(&snapshot.online);
+            if !may.is_subset(&thread.affinity) {
+                self.bound_s += share * seconds;
+            }
+            if may == snapshot.online {
+                self.everywhere_s += share * seconds;
+            }
+        }
+        busy.sort_unstable();
+        busy.dedup();
+        self.tasks = self.tasks.max(busy.len());
+    }
+
+    fn lost(&mut self, model: &RunModel, losses: &Losses) {
+        let known = match &losses.estimate {
+            Estimate::Idle => return,
+            Estimate::Unknown(unknown) => {
+                self.unknown = Some(*unknown);
+                return;
+            }
+            Estimate::Known(known) => known,
+        };
+        let seconds = model.interval_ns as f64 / 1e9;
+        let sums = self.lost.entry(known.from).or_default();
+        sums.seconds += seconds;
+        sums.wanted += losses.judged * seconds;
+        sums.lost.add(&known.lost, seconds);
+        sums.parts = (sums.parts).plus(known.parts.unwrap_or_default().times(seconds));
+        if let Some(recoverable) = &known.recoverable {
+            sums.searched += losses.judged * seconds;
+            sums.recoverable.add(recoverable, seconds);
+        }
+    }
+}
+
+impl JobLost {
+    /// The share of what was wanted that could be had, by what is likely.
+    fn could_be_had(&self) -> Option<f64> {
+        let had = self.recoverable.mean.filter(|_| self.searched > 0.0)?;
+        Some(had / self.searched)
+    }
+}
+
+impl Job {
+    /// What was known for most of the time.
+    fn main(&self) -> Option<(Basis, &JobLost)> {
+        let known = self.lost.iter().filter(|(_, lost)| lost.wanted > 0.0);
+        let (basis, lost) = known.max_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds))?;
+        Some((*basis, lost))
+    }
+
+    /// Whether its user has decided where its threads run, and nobody else is there.
+    pub fn is_pinned(&self) -> bool {
+        self.bound >= NEARLY_ALL && self.has_all_cpus
+    }
+
+    /// Its report, a sentence a line; empty where nothing is to be said.
+    pub fn text(&self, pinned: Pinned) -> String {
+        if self.is_pinned() && pinned == Pinned::Quiet {
+            return String::new();
+        }
+        let mut lines = vec![format!("{} {}", self.name, self.lost())];
+        lines.extend(self.had());
+        if let Some(damage) = &self.ledger.damage {
+            lines.push(format!(
+                "The ledger is damaged, and read up to there: {damage}"
+            ));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    /// What it lost, after its name.
+    fn lost(&self) -> String {
+        let Some((basis, lost)) = self.main() else {
+            return match self.unknown {
+                Some(unknown) => format!("lost a part that is not known: {}.", why(unknown)),
+                None if self.cpu_s > 0.0 => {
+                    "used too little CPU time to lose any of it.".to_owned()
+                }
+                None => "ended before anything was seen of it.".to_owned(),
+            };
+        };
+        let cores = lost.wanted / lost.seconds;
+        let of = format!(
+            "the {} that it wanted ({}, {})",
+            counted_s(lost.wanted),
+            short_cores(cores),
+            by(basis)
+        );
+        let Some(mean) = lost.lost.mean else {
+            let most = percent(lost.lost.most / lost.wanted);
+            let what = match basis {
+                Basis::Residency => "remote memory",
+                _ => "caches and memory",
+            };
+            return format!("lost at most {most} of {of} to {what}.");
+        };
+        if mean <= 0.0005 * lost.wanted {
+            return format!("lost nothing of {of} to caches and memory.");
+        }
+        let parts = lost.parts;
+        let mut parts = vec![
+            (parts.remote, "remote memory"),
+            (parts.caches, "shared caches"),
+            (parts.controllers, "busy memory controllers"),
+            (parts.cpus, "waits for CPUs"),
+        ];
+        parts.retain(|(part, _)| *part >= 0.005 * lost.wanted);
+        parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let parts = parts
+            .iter()
+            .map(|(part, to)| format!("{} to {to}", percent(part / lost.wanted)));
+        let parts: Vec<String> = parts.collect();
+        let to = match parts.is_empty() {
+            true => " to caches and memory".to_owned(),
+            false => format!(": {}", listed(&parts)),
+        };
+        format!("lost {} of {of}{to}.", percent(mean / lost.wanted))
+    }
+
+    /// What could have been had of it, and how.
+    fn had(&self) -> Option<String> {
+        let (basis, lost) = self.main()?;
+        let Some(had) = lost.could_be_had() else {
+            let lacks = match basis {
+                Basis::Residency => "what caches and controllers cost, and what could be had,",
+                _ => "what could be had",
+            };
+            let counters = match basis {
+                Basis::Uncore => return None,
+                Basis::Counters => "the uncore penalty",
+                Basis::Residency => "counters",
+            };
+            return Some(format!("Without {counters}, {lacks} is not known."));
+        };
+        if had < WORTH_AN_OPTION {
+            return Some("No other placement would have had much of it.".to_owned());
+        }
+        let had = percent(had);
+        Some(match self.option {
+            Some(option) => format!("srun {option} could have had up to {had}."),
+            None => format!("Another placement of its threads could have had up to {had}."),
+        })
+    }
+}
+
+/// The option of srun against what most is lost to. One task alone is bound by its own program.
+fn option(lost: &JobLost, tasks: usize) -> Option<&'static str> {
+    let parts = lost.parts;
+    let worth = lost
+        .could_be_had()
+        .is_some_and(|had| had >= WORTH_AN_OPTION);
+    let largest = parts.remote.max(parts.caches).max(parts.controllers);
+    if !worth || largest <= parts.cpus {
+        return None;
+    }
+    let is_remote = parts.remote == largest;
+    match (is_remote, tasks) {
+        (true, 1) => Some("--cpu-bind=ldoms --mem-bind=local"),
+        (true, _) => Some("--cpu-bind=cores --mem-bind=local"),
+        (false, 1) => None,
+        (false, _) => Some("--distribution=block:cyclic --cpu-bind=cores --mem-bind=local"),
+    }
+}
+
+/// `31 s of CPU time`.
+fn counted_s(seconds: f64) -> String {
+    format!("{} s of CPU time", short(seconds))
+}
+
+/// `4 cores`.
+fn short_cores(cores: f64) -> String {
+    match (cores - 1.0).abs() < 0.05 {
+        true => "1 core".to_owned(),
+        false => format!("{} cores", short(cores)),
+    }
+}
