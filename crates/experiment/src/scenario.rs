@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use numaherd_files::{Document, read as files};
 use numaherd_model::Until;
 use numaherd_topology::CpuSet;
+use numaherd_world::Enforcement;
 use serde::{Deserialize, Serialize, Serializer};
 use toml::{Table, Value};
 
@@ -39,6 +40,18 @@ pub const NUMAD: &str = "numad";
 pub const SCHED_EXT: [&str; 3] = ["scx_layered", "scx_rusty", "scx_cosmos"];
 /// In the lab: the best placement that the scenario knows, from the start. It bounds what a policy can gain.
 pub const BEST_KNOWN: &str = "best-known";
+
+/// In the lab: ends the name of a policy of ours whose placements are carried out by hints to scx_layered, and not by
+/// affinity masks.
+const BY_HINTS: &str = "@scx";
+
+/// A contender of the lab as a policy's name and how its placements are carried out: `brm`, or `brm@scx`.
+pub fn enforced(contender: &str) -> (&str, Enforcement) {
+    match contender.strip_suffix(BY_HINTS) {
+        Some(policy) => (policy, Enforcement::Scx),
+        None => (contender, Enforcement::Affinity),
+    }
+}
 
 /// Where an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

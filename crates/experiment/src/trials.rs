@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use numaherd_policy::registry;
 use rayon::prelude::*;
 
-use crate::scenario::MOST_REPEATS;
-use crate::{ExperimentError, Scenario, Trial};
+use crate::scenario::{MOST_REPEATS, enforced};
+use crate::{ExperimentError, Scenario, Trial, World};
 
 /// What the user sets instead of the scenario.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,11 @@ impl Trials {
         let mut policies: Vec<String> = Vec::new();
         for name in names.iter().map(|name| name.trim()) {
             if !others.contains(&name) {
-                registry::halves(name)?;
+                let policy = match scenario.world {
+                    World::Lab => enforced(name).0,
+                    World::Model | World::Trace => name,
+                };
+                registry::halves(policy)?;
             }
             if !policies.iter().any(|known| known == name) {
                 policies.push(name.to_owned());

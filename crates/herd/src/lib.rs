@@ -30,5 +30,7 @@ pub use governor::{Guard, Refusal};
 pub use journal::Journal;
 pub use ledger::{Line, Record};
 pub use run::Herd;
-pub use settings::{AffinityScope, GroupLimits, Limits, Settings, Steal, StealWhen, Worse};
+pub use settings::{
+    AffinityScope, Enforcement, GroupLimits, Limits, Settings, Steal, StealWhen, Worse,
+};
 pub use summary::{CountSums, Ending, LostSums, Summary, Totals};

@@ -297,7 +297,8 @@ impl<'w> Running<'w> {
             requests.woken_by(world.waker());
         }
         Self {
-            governor: ThreadGovernor::new(&settings.limits, &topology),
+            governor: ThreadGovernor::new(&settings.limits, &topology)
+                .enforced(world.enforcement()),
             placements,
             own,
             new_pages: policy.new_pages,

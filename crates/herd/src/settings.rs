@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use numaherd_files::settings;
 use numaherd_policy::groups::OwnOfAll;
-pub use numaherd_world::AffinityScope;
+pub use numaherd_world::{AffinityScope, Enforcement};
 
 pub use limits::{GroupLimits, Limits, Steal, StealWhen, Worse};
 
@@ -55,6 +55,10 @@ settings! {
         /// Stop after this time. The last interval is cut to it.
         length_ms: Option<u64>, unit: "ms", range: 1.0..=f64::MAX,
             because: " (to run without end, leave it out)", left_out: "run until stopped", example: "3600000";
+        /// How placements are carried out: by affinity masks, or by hints to scx_layered, a scheduler of sched_ext,
+        /// which numaherd starts. With hints, a thread prefers its memory domain, runs elsewhere when that has no
+        /// idle CPU, and keeps its affinity.
+        enforce: Enforcement, restart: true;
         /// Decide, check and record, but change nothing: shows what a policy would do. A reload can turn a dry
         /// run on at any time, and off again unless the run began with it.
         dry_run: bool = false;

@@ -22,6 +22,7 @@ use crate::host::{Equipment, processor};
 use crate::kernel::{Kernel, of_root};
 use crate::options::{HostOptions, Selection};
 use crate::perf_errors::Reasons;
+use crate::scx::{self, SCX_LAYERED, State};
 
 /// The subject of what says whether threads can be placed.
 pub const PLACING: &str = "placing threads";
@@ -125,7 +126,12 @@ fn examine(
     let mut abilities = vec![nodes_finding(root, nodes), perf_finding(root, reasons)];
     abilities.extend(rights(reasons));
     if root.is_live() {
-        abilities.extend([placing(kernel), moving(kernel), open_files()]);
+        abilities.extend([
+            placing(kernel),
+            ways(&scx::state(root), on_path(SCX_LAYERED)),
+            moving(kernel),
+            open_files(),
+        ]);
     }
     Doctor {
         kernel: root.text("proc/sys/kernel/osrelease"),
@@ -259,6 +265,37 @@ fn placing(kernel: &dyn Kernel) -> Finding {
     }
 }
 
+/// In which ways placements can be carried out (`--enforce`).
+fn ways(state: &State, has_program: bool) -> Finding {
+    let hints = match (state, has_program) {
+        (State::Missing, _) => "no hints to a scheduler: the kernel has no sched_ext".to_owned(),
+        (State::Ours, _) => "hints to the scx_layered that runs (scx)".to_owned(),
+        (State::Other(name), _) => {
+            format!("no hints to a scheduler while {name} runs: stop it first")
+        }
+        (State::Free, true) => {
+            "hints to scx_layered, which is started when needed (scx)".to_owned()
+        }
+        (State::Free, false) => format!("no hints to a scheduler: {SCX_LAYERED} is not installed"),
+    };
+    let balancing = match state {
+        State::Missing => "",
+        _ => {
+            "; while a sched_ext scheduler runs, kernel NUMA balancing does not act on its threads"
+        }
+    };
+    Finding::good(
+        "ways to place threads",
+        format!("affinity masks (affinity), {hints}{balancing}"),
+    )
+}
+
+/// Whether there is a program of this name where `PATH` leads.
+fn on_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
 /// Whether the kernel says where pages are, which is half of moving them: one of this program's own.
 fn moving(kernel: &dyn Kernel) -> Finding {
     let here = 0_u8;
@@ -288,5 +325,53 @@ fn open_files() -> Finding {
             "open files",
             "the limit is enough for 10000 threads and more",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ways_to_place_threads_are_named_with_what_each_lacks() {
+        let told = |state: State, has_program| ways(&state, has_program).found;
+        let balancing =
+            "; while a sched_ext scheduler runs, kernel NUMA balancing does not act on its threads";
+        let expected = [
+            (
+                State::Missing,
+                true,
+                "no hints to a scheduler: the kernel has no sched_ext",
+                "",
+            ),
+            (
+                State::Free,
+                false,
+                "no hints to a scheduler: scx_layered is not installed",
+                balancing,
+            ),
+            (
+                State::Free,
+                true,
+                "hints to scx_layered, which is started when needed (scx)",
+                balancing,
+            ),
+            (
+                State::Ours,
+                false,
+                "hints to the scx_layered that runs (scx)",
+                balancing,
+            ),
+            (
+                State::Other("lavd".to_owned()),
+                true,
+                "no hints to a scheduler while lavd runs: stop it first",
+                balancing,
+            ),
+        ];
+        for (state, has_program, hints, balancing) in expected {
+            let expected = format!("affinity masks (affinity), {hints}{balancing}");
+            assert_eq!(told(state, has_program), expected);
+        }
     }
 }

@@ -65,6 +65,14 @@ pub enum HostError {
         /// What to do.
         remedy: String,
     },
+    /// Placements cannot be carried out by hints.
+    #[error("cannot carry out placements by hints to a scheduler: {reason}; {remedy}")]
+    Scx {
+        /// What is missing or in the way.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
     /// The kernel gave no thread.
     #[error("cannot start a thread: {source}; raise the limit of processes (ulimit -u)")]
     Thread {

@@ -8,9 +8,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
+use numaherd_world::ThreadId;
 
 use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Kernel, Mapped};
+use crate::kernel::{Attribute, Errno, HintMap, Kernel, Mapped};
 use crate::proc::cpuinfo::Processor;
 use crate::stop::Stop;
 
@@ -41,6 +42,8 @@ struct State {
     threads: BTreeMap<u32, (u64, CpuSet)>,
     refuse_affinity: Option<Errno>,
     narrow_to: Option<CpuSet>,
+    hints: BTreeMap<u32, u64>,
+    refuse_hints: Option<Errno>,
     reuse_after_set: Option<(u32, u64)>,
     /// A folder of processes, and a chain of them: by the time that the first is looked at, it has started the second and
     /// ended.
@@ -99,6 +102,14 @@ impl FakeKernel {
     pub(crate) fn succeed(&self, proc: &Path, chain: impl IntoIterator<Item = u32>) {
         let chain = chain.into_iter().collect();
         self.with(|state| state.succeed = (proc.to_owned(), chain));
+    }
+
+    pub(crate) fn hint(&self, tid: u32) -> Option<u64> {
+        self.with(|state| state.hints.get(&tid).copied())
+    }
+
+    pub(crate) fn refuse_hints(&self, errno: Errno) {
+        self.with(|state| state.refuse_hints = Some(errno));
     }
 
     /// Base pages from `first` (a page number) on, on a node.
@@ -216,6 +227,24 @@ impl Kernel for FakeKernel {
             }
             Ok(())
         })
+    }
+
+    fn set_hint(&self, _: &HintMap, thread: ThreadId, hint: u64) -> Result<bool, Errno> {
+        self.with(|state| {
+            if let Some(errno) = state.refuse_hints {
+                return Err(errno);
+            }
+            let is_there =
+                state.threads.get(&thread.tid).map(|(born, _)| *born) == Some(thread.born);
+            if is_there {
+                state.hints.insert(thread.tid, hint);
+            }
+            Ok(is_there)
+        })
+    }
+
+    fn hint_of(&self, _: &HintMap, tid: u32) -> Result<Option<u64>, Errno> {
+        Ok(self.hint(tid))
     }
 
     fn born(&self, tid: u32) -> Option<u64> {

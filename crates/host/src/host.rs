@@ -8,9 +8,9 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Bounds, Kinship, NewPages, NodeState, Orders, Outcome,
-    PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal, SignalReport,
-    Snapshot, ThreadId, Waker, World, WorldError,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Enforcement, Kinship, NewPages,
+    NodeState, Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing,
+    Signal, SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -37,6 +37,7 @@ use crate::proc::{cpuinfo, meminfo};
 use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::{Scanner, Tick};
+use crate::scx::{self, Hints};
 use crate::stop::{Stop, WakeEvent};
 use crate::sweep::{Sweep, Wanted, kinship};
 use crate::threads;
@@ -55,6 +56,8 @@ pub struct Host {
     counters: Option<Counters>,
     recipe: Option<Recipe>,
     residencies: Residencies,
+    /// In place of masks.
+    hints: Option<Hints>,
     machines: Machines,
     agents: Agents,
     /// `None` once the pager has it.
@@ -129,6 +132,7 @@ impl Host {
             sweep: Sweep::new(root.clone()),
             assignments: Assignments::set_before(&options.set_before),
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node),
+            hints: None,
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
             mover: Some(Mover::new(root.clone(), options.pages, page_bytes)),
@@ -162,6 +166,13 @@ impl Host {
             "is /proc mounted?",
         ))?;
         Ok(host)
+    }
+
+    /// The same, carrying placements out by hints and no longer by masks.
+    #[must_use]
+    pub fn with_hints(mut self, hints: Hints) -> Self {
+        self.hints = Some(hints);
+        self
     }
 
     /// A way to stop this world from elsewhere.
@@ -215,6 +226,31 @@ impl Host {
             online,
             interval_ns,
         })
+    }
+
+    /// Carries out an order, and notes whose the mask of its thread is then.
+    fn place(&mut self, order: &AffinityOrder, now: u64) -> AffinityResult {
+        let kernel = &*self.shared.kernel;
+        if let Some(hints) = &self.hints {
+            let result = hints.carry_out(kernel, order);
+            // A hint is a wish for as long as the mask stays as it is, and no thread inherits it.
+            if result == AffinityResult::Done
+                && let Ok(Some(mask)) = affinity::mask(kernel, order.thread)
+            {
+                self.assignments
+                    .give(order.thread, None, order.core, &Arc::new(mask), now);
+            }
+            return result;
+        }
+        let result = affinity::set(kernel, order.thread, &order.cpus);
+        if let AffinityResult::Done | AffinityResult::Narrowed { .. } = result {
+            let process = self.scanner.process_of(order.thread);
+            let pid = process.map(|process| process.pid);
+            self.assignments
+                .give(order.thread, pid, order.core, &order.cpus, now);
+            self.scanner.mask_was_set(order.thread);
+        }
+        result
     }
 
     /// How much threads shared pages since the last call, where there is a unit that says so.
@@ -316,6 +352,13 @@ impl World for Host {
         ending.run_for(stop, Some(&self.waker), interval)
     }
 
+    fn enforcement(&self) -> Enforcement {
+        match self.hints {
+            None => Enforcement::Affinity,
+            Some(_) => Enforcement::Scx,
+        }
+    }
+
     fn waker(&self) -> Option<Waker> {
         let waker = self.waker.clone();
         Some(Arc::new(move || waker.wake()))
@@ -331,6 +374,12 @@ impl World for Host {
         })?;
         let (mut threads, mut gaps) = (look.threads, look.gaps);
         gaps.append(&mut lock(&self.shared.pager_gaps));
+        if self.hints.is_some() && !scx::is_enabled(&self.shared.root) {
+            gaps.push(
+                "the sched_ext scheduler has ended, and with it the effect of all hints: start numaherd again"
+                    .to_owned(),
+            );
+        }
         let sharing = self.sharing(&mut gaps);
         let mut processes = self.processes(look.interval_ns, sharing);
         let ports = self.machines.agent_ports();
@@ -388,23 +437,13 @@ impl World for Host {
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {
-        let Shared { kernel, stop, .. } = &*self.shared;
-        let mut affinities = Vec::with_capacity(orders.affinities.len());
         let now = births_now();
-        for order in &orders.affinities {
-            let result = affinity::set(&**kernel, order.thread, &order.cpus);
-            if let AffinityResult::Done | AffinityResult::Narrowed { .. } = result {
-                let process = self.scanner.process_of(order.thread);
-                let pid = process.map(|process| process.pid);
-                self.assignments
-                    .give(order.thread, pid, order.core, &order.cpus, now);
-                self.scanner.mask_was_set(order.thread);
-            }
-            affinities.push(AffinityOutcome {
-                thread: order.thread,
-                result,
-            });
-        }
+        let affinities = orders.affinities.iter().map(|order| AffinityOutcome {
+            thread: order.thread,
+            result: self.place(order, now),
+        });
+        let affinities = affinities.collect();
+        let Shared { kernel, stop, .. } = &*self.shared;
         let why = "not tried: the pager has been handed out; give it the order";
         let not_tried = |order| PageOutcome::not_tried(order, why.to_owned());
         let pages = match &mut self.mover {

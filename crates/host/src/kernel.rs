@@ -5,16 +5,18 @@
 //! looked at cannot be had on order from the machine that runs the tests.
 
 use std::fmt::Debug;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::ProcessId;
+use numaherd_world::{ProcessId, ThreadId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use crate::sys::hint_map::HintMap;
 pub use crate::sys::page_moves::Mapped;
 pub use crate::sys::perf::{Attribute, flag};
 pub use rustix::io::Errno;
@@ -54,6 +56,22 @@ pub trait Kernel: Debug + Send + Sync {
     /// # Errors
     /// As `sched_setaffinity(2)`.
     fn set_affinity(&self, _tid: u32, _cpus: &CpuSet) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Gives a thread a hint; `false` when it has ended or its number is another's.
+    ///
+    /// # Errors
+    /// As `pidfd_open(2)` and `bpf(2)`.
+    fn set_hint(&self, _map: &HintMap, _thread: ThreadId, _hint: u64) -> Result<bool, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The hint of the thread that has this number now; `None` when it has none, or there is no such thread.
+    ///
+    /// # Errors
+    /// As `pidfd_open(2)` and `bpf(2)`.
+    fn hint_of(&self, _map: &HintMap, _tid: u32) -> Result<Option<u64>, Errno> {
         Err(Errno::NOSYS)
     }
 
@@ -209,6 +227,31 @@ impl Kernel for Live {
         sys::affinity::set(tid, cpus.as_words())
     }
 
+    fn set_hint(&self, map: &HintMap, thread: ThreadId, hint: u64) -> Result<bool, Errno> {
+        let Some(descriptor) = of_thread(thread.tid)? else {
+            return Ok(false);
+        };
+        // The descriptor is of whoever had the number when it was opened; was that the one meant?
+        if self.born(thread.tid) != Some(thread.born) {
+            return Ok(false);
+        }
+        match map.set(descriptor.as_fd(), hint) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn hint_of(&self, map: &HintMap, tid: u32) -> Result<Option<u64>, Errno> {
+        let Some(descriptor) = of_thread(tid)? else {
+            return Ok(None);
+        };
+        match map.get(descriptor.as_fd()) {
+            Err(Errno::SRCH) => Ok(None),
+            answer => answer,
+        }
+    }
+
     fn born(&self, tid: u32) -> Option<u64> {
         born(&self.root, tid)
     }
@@ -256,6 +299,20 @@ impl Kernel for Live {
         leader: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd, Errno> {
         sys::perf::open(attribute, tid, cpu, leader)
+    }
+}
+
+/// A descriptor of a thread; `None` when there is none of that number.
+fn of_thread(tid: u32) -> Result<Option<OwnedFd>, Errno> {
+    // `PIDFD_THREAD` (Linux 6.9), which rustix does not name.
+    let of_thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+    let Some(tid) = i32::try_from(tid).ok().and_then(Pid::from_raw) else {
+        return Ok(None);
+    };
+    match pidfd_open(tid, of_thread) {
+        Ok(descriptor) => Ok(Some(descriptor)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 

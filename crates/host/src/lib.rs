@@ -11,7 +11,7 @@
 //!   │                 ipm_unit ◀─ ipm_records          who shares pages; in the lab
 //!   │                 vm                               machines, their vCPUs and monitors
 //!   │                 agent                            which vCPUs care where they run
-//!   ├── apply ──▶ affinity, pages                      checked, read back
+//!   ├── apply ──▶ affinity or scx, pages               masks, or hints to a scheduler; checked, read back
 //!   └── pager ──▶ samples ◀─ records, memory_blocks           rings per CPU or thread
 //!                 ipm_unit                             pages that should be moved; in the lab
 //!                 pages
@@ -64,6 +64,7 @@ pub mod records;
 mod residency;
 mod samples;
 mod scan;
+mod scx;
 mod stop;
 mod sweep;
 mod sys;
@@ -82,6 +83,7 @@ pub use host::Host;
 pub use new_pages::{start_with_new_pages, start_with_weighted_interleave};
 pub use node_room::{NodeRoom, rooms};
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
+pub use scx::{Hints, Layers, SCX_LAYERED, Scheduler, take_back};
 pub use stop::Stop;
 pub use threads::Threads;
 pub use users::{Confined, confined_to, user_number, user_of};

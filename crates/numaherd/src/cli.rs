@@ -161,6 +161,10 @@ pub struct Steering {
     #[arg(long, alias = "stray", value_enum)]
     pub scope: Option<AffinityScope>,
 
+    /// How to carry placements out [default: affinity]
+    #[arg(long, value_enum)]
+    pub enforce: Option<Enforcement>,
+
     /// Also place threads whose affinity a user has set
     #[arg(long)]
     pub take_over: bool,
@@ -202,6 +206,15 @@ pub enum AffinityScope {
     Node,
 }
 
+/// How placements are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Enforcement {
+    /// By affinity masks: a placed thread runs nowhere else.
+    Affinity,
+    /// By hints to scx_layered, a scheduler of sched_ext: a placed thread prefers its memory domain.
+    Scx,
+}
+
 /// Options of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -229,6 +242,10 @@ pub struct Topology {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Print the layers of scx_layered that `--enforce scx` expects on this machine
+    #[arg(long, conflicts_with_all = ["presets", "json"])]
+    pub layers: bool,
 
     /// List the presets
     #[arg(long, conflicts_with = "source")]

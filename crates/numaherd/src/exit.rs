@@ -108,7 +108,7 @@ impl Coded for HostError {
     fn exit(&self) -> Exit {
         match self {
             Self::NoSuchProcess { .. } | Self::NoSuchUser { .. } => Exit::Usage,
-            Self::AgentPort { .. } => Exit::NotSetUp,
+            Self::AgentPort { .. } | Self::Scx { .. } => Exit::NotSetUp,
             _ => Exit::Failure,
         }
     }

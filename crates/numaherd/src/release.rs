@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use numaherd_herd::journal::{self, Affinities, Journal, Restored};
 use numaherd_host::Threads;
-use numaherd_topology::CpuSet;
+use numaherd_quantity::counted;
+use numaherd_topology::{CpuSet, sysfs};
 use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
 use serde::Serialize;
 
@@ -75,7 +76,15 @@ impl From<Restored> for Report {
 /// Another numaherd is at work, the journal cannot be read, or a thread could not be given back.
 pub fn release(options: &Release) -> Result<()> {
     let path = options.journal.clone().unwrap_or_else(configured_journal);
-    let report = Report::from(restore(&path)?);
+    let mut report = Report::from(restore(&path)?);
+    match take_back_hints() {
+        Ok(0) => {}
+        Ok(n) => report.messages.push(format!(
+            "{} had a hint of an earlier run; took it back",
+            counted(n, "thread")
+        )),
+        Err(error) => report.problems.push(error.to_string()),
+    }
     print::shown(options.json, &report, || text(&report, &path))?;
     match (report.failed.len(), report.problems.len()) {
         (0, 0) => Ok(()),
@@ -98,6 +107,12 @@ fn configured_journal() -> PathBuf {
         Effective::default()
     });
     configured.config.journal.unwrap_or_else(usual_journal)
+}
+
+/// Takes back hints that a killed run has left to a scheduler that goes on.
+fn take_back_hints() -> Result<u64> {
+    let root = Path::new("/");
+    numaherd_host::take_back(root, &sysfs::read(root)?).map_err(coded)
 }
 
 fn restore(path: &Path) -> Result<Restored> {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use comfy_table::{ContentArrangement, Table, presets};
+use numaherd_host::Layers;
 use numaherd_topology::{Machine, draw, read_any};
 use serde::Serialize;
 
@@ -28,6 +29,10 @@ pub fn topology(options: &Topology) -> Result<()> {
         None => (THIS_MACHINE, Exit::Failure),
     };
     let machine = read_any(source).map_err(|error| ended(exit, error))?;
+    if options.layers {
+        let layers = Layers::of(&machine).map_err(|error| ended(Exit::Failure, error))?;
+        return print::out(&(layers.specification() + "\n"));
+    }
     print::shown(options.json, &machine.view(), || draw(&machine, columns()))
 }
 

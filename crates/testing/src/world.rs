@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, NewPages, Notice,
-    Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Search, Signal,
-    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError, is_whole,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Enforcement, Kinship, NewPages,
+    Notice, Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Search,
+    Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError, is_whole,
 };
 
 use crate::orders::moved;
@@ -48,6 +48,8 @@ pub struct FakeWorld {
     pub signals: Vec<SignalReport>,
     /// Its threads, as they are now.
     pub threads: Vec<Thread>,
+    /// How it carries placements out.
+    pub enforcement: Enforcement,
     /// The group of each process that is in one, by the process's number.
     pub groups: BTreeMap<u32, Arc<str>>,
     /// The CPUs that are online now.
@@ -97,6 +99,7 @@ impl FakeWorld {
             topology,
             signals: measured(),
             threads,
+            enforcement: Enforcement::Affinity,
             groups: BTreeMap::new(),
             refuses: BTreeMap::new(),
             dies: Vec::new(),
@@ -151,6 +154,10 @@ impl FakeWorld {
         let Some(thread) = self.threads.iter_mut().find(|t| t.id == order.thread) else {
             return AffinityResult::Gone;
         };
+        if self.enforcement == Enforcement::Scx {
+            thread.assigned = order.core;
+            return AffinityResult::Done;
+        }
         let now = order.cpus.intersection(&thread.cpuset);
         let Some(first) = now.intersection(&self.online).first() else {
             return AffinityResult::Failed {
@@ -179,6 +186,10 @@ impl World for FakeWorld {
 
     fn signals(&self) -> &[SignalReport] {
         &self.signals
+    }
+
+    fn enforcement(&self) -> Enforcement {
+        self.enforcement
     }
 
     fn attend(&mut self, needs: &[Signal]) {

@@ -27,7 +27,8 @@ pub use orders::{
     AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,
 };
 pub use plan::{
-    AffinityScope, BLOCK_PAGES, MemoryPart, PageOrder, Pages, Part, Placement, Plan, Release,
+    AffinityScope, BLOCK_PAGES, Enforcement, MemoryPart, PageOrder, Pages, Part, Placement, Plan,
+    Release,
 };
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};

@@ -22,6 +22,18 @@ numaherd_files::choices! {
     }
 }
 
+numaherd_files::choices! {
+    /// How placements are carried out.
+    pub enum Enforcement {
+        /// By affinity masks: a placed thread runs nowhere else.
+        #[default]
+        Affinity = "affinity",
+        /// By hints to a scheduler of `sched_ext`: a placed thread prefers its memory domain, and runs elsewhere when
+        /// that has no idle CPU. No affinity changes.
+        Scx = "scx",
+    }
+}
+
 /// A thread that is to be on another core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Placement {

@@ -42,7 +42,7 @@ use crate::bounds::Bounds;
 use crate::kinship::{Kinship, Search};
 use crate::notice::Notice;
 use crate::orders::{Orders, Outcome, PageOutcome};
-use crate::plan::PageOrder;
+use crate::plan::{Enforcement, PageOrder};
 use crate::sample::Sample;
 use crate::signal::{Signal, SignalReport};
 use crate::snapshot::{ProcessId, Snapshot, ThreadId};
@@ -107,6 +107,11 @@ pub trait World {
 
     /// What can be measured here, in the order of [`crate::Signal::ALL`].
     fn signals(&self) -> &[SignalReport];
+
+    /// How it carries out affinity orders.
+    fn enforcement(&self) -> Enforcement {
+        Enforcement::Affinity
+    }
 
     /// What wakes it from [`World::run_for`], where that waits and can be woken. A pager's
     /// [`Pager::run_for`] is not woken by it.

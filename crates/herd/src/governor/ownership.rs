@@ -12,12 +12,15 @@
 //! * so is an heir in another process, wherever that is (`heirs`);
 //! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread
 //!   that was there before cannot have inherited its mask, though it be the same as one of ours.
+//!
+//! Where placements are carried out by hints, no mask is ever ours: a thread that is held keeps the mask with which it was
+//! found, nobody inherits anything, and a mask that changes is its user's doing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuSet, Topology};
-use numaherd_world::{Kinship, ProcessId, Snapshot, Thread, ThreadId};
+use numaherd_world::{Enforcement, Kinship, ProcessId, Snapshot, Thread, ThreadId};
 
 /// Whose affinity a thread has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub struct Held {
     /// The mask that gives it back: `found`, or all CPUs of the machine for a thread that was
     /// nobody's, so that it follows its cpuset again when that grows.
     pub back: Arc<CpuSet>,
-    /// The mask that we last set.
+    /// The mask that we last set; by hints, that with which it was found.
     pub mask: Arc<CpuSet>,
     /// From whom its process descends.
     pub kin: Arc<Kinship>,
@@ -55,6 +58,7 @@ pub struct Held {
 /// The masks that we have set.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
+    enforcement: Enforcement,
     threads: BTreeMap<ThreadId, Held>,
     // Every mask set in a process so far, each once, with what its first holder had before.
     masks: BTreeMap<ProcessId, Vec<Held>>,
@@ -66,6 +70,19 @@ pub struct Holdings {
 }
 
 impl Holdings {
+    /// None yet, of placements that are carried out in this way.
+    pub fn new(enforcement: Enforcement) -> Self {
+        Self {
+            enforcement,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a thread that is held has a mask of ours.
+    pub fn are_masks(&self) -> bool {
+        self.enforcement == Enforcement::Affinity
+    }
+
     /// What is known of a thread that we hold.
     pub fn get(&self, thread: ThreadId) -> Option<&Held> {
         self.threads.get(&thread)
@@ -86,6 +103,15 @@ impl Holdings {
             None => false,
         };
         if ours { Owner::Ours } else { Owner::Other }
+    }
+
+    /// Whether the thread is held, and nobody else has changed its mask since.
+    pub fn holds(&self, thread: &Thread, online: &CpuSet) -> bool {
+        match self.owner(thread, online) {
+            Owner::Ours => true,
+            Owner::Kernel => !self.are_masks() && self.threads.contains_key(&thread.id),
+            Owner::Other => false,
+        }
     }
 
     /// Whether the mask of a thread of which this is held `is` one of ours.
@@ -109,6 +135,10 @@ impl Holdings {
             }
             None => (thread.affinity.clone(), thread.affinity.clone()),
         };
+        let mask = match self.enforcement {
+            Enforcement::Affinity => mask,
+            Enforcement::Scx => thread.affinity.clone(),
+        };
         Held {
             process: thread.process,
             name: thread.name.clone(),
@@ -120,7 +150,7 @@ impl Holdings {
         }
     }
 
-    /// Notes that a thread has a mask of ours now.
+    /// Notes that a thread has a mask or hint of ours now.
     pub fn hold(&mut self, thread: ThreadId, held: Held) {
         self.was_set(&held);
         self.threads.insert(thread, held);
@@ -128,6 +158,9 @@ impl Holdings {
 
     /// Notes that a thread has, or had, a mask of ours, which its heirs may have.
     pub fn was_set(&mut self, held: &Held) {
+        if !self.are_masks() {
+            return;
+        }
         let masks = self.masks.entry(held.process).or_default();
         if !masks.iter().any(|known| known.mask == held.mask) {
             masks.push(held.clone());

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, DomainId, Topology};
 use numaherd_world::{
-    AffinityOrder, Bounds, Placement, Plan, ProcessId, Release, Snapshot, Thread, ThreadId,
+    AffinityOrder, Bounds, Enforcement, Placement, Plan, ProcessId, Release, Snapshot, Thread,
+    ThreadId,
 };
 
 use super::bounce::{BounceLimit, Bounces};
@@ -30,7 +31,7 @@ use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
 use crate::settings::{AffinityScope, Limits};
 use guards::{
     affinity_is_not_foreign, allowed, is_a_change, is_online, known_cpu, known_thread,
-    may_be_touched, not_named_twice, reach, within_cpuset, within_limits,
+    may_be_touched, not_named_twice, reach, within_cpuset, within_limits, within_own_affinity,
 };
 
 use moves::Moves;
@@ -168,7 +169,13 @@ impl ThreadGovernor {
         }
     }
 
-    /// The threads that have a mask of ours.
+    /// The same where placements are carried out in another way than by masks.
+    pub fn enforced(mut self, enforcement: Enforcement) -> Self {
+        self.holdings = Holdings::new(enforcement);
+        self
+    }
+
+    /// The threads that have a mask or hint of ours.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
     }
@@ -262,7 +269,8 @@ impl ThreadGovernor {
         for (id, held) in self.holdings.iter() {
             let thread = snapshot.thread(id);
             match thread.map(|thread| self.holdings.owner(thread, &snapshot.online)) {
-                Some(Owner::Other) => {
+                // A hint is none of the affinity, whoever has changed that.
+                Some(Owner::Other) if self.holdings.are_masks() => {
                     governed.left_alone.push(id);
                     governed.notices.push(changed_since(id, held));
                 }
@@ -292,7 +300,7 @@ impl ThreadGovernor {
             let (Some(thread), Some(&to)) = (snapshot.thread(id), found.get(&id)) else {
                 continue;
             };
-            let is_ours = self.holdings.owner(thread, &snapshot.online) == Owner::Ours;
+            let is_ours = self.holdings.holds(thread, &snapshot.online);
             let may_be_there =
                 allowed(thread, &snapshot.online, None).contains(to) && held.back.contains(to);
             if thread.cpu == to || !is_ours || !may_be_there || thread.unmanaged.is_some() {
@@ -327,6 +335,7 @@ impl ThreadGovernor {
         let mut changed = |change: &mut Change| {
             let (id, held) = (change.order.thread, &change.held);
             let unseen = change.cause == Cause::GiveBack && change.from.is_none();
+            let unseen = unseen && self.holdings.are_masks();
             let is_ours = |now: Bounds| self.holdings.is_ours(id, held, |mask| now.is(mask));
             unseen && bounds_now(id).is_some_and(|now| !is_ours(now))
         };
@@ -357,7 +366,13 @@ impl ThreadGovernor {
         within_cpuset(thread, to)?;
         within_limits(self.limits.cpus.as_ref(), to)?;
         let mask = self.mask(snapshot, thread, to);
-        is_a_change(thread, to, &mask)?;
+        match self.holdings.are_masks() {
+            true => is_a_change(thread, to, &mask)?,
+            false => {
+                within_own_affinity(thread, to)?;
+                is_a_change(thread, to, &thread.affinity)?;
+            }
+        }
         self.is_not_frozen(thread, snapshot.time_ns)?;
         let from = self.topology.cpu(thread.place()).map(|cpu| cpu.domain);
         if let Some(from) = from.filter(|&from| from != domain) {
@@ -478,7 +493,7 @@ impl ThreadGovernor {
     /// left alone now (their group has no policy any more).
     fn leavers(&self, snapshot: &Snapshot) -> Vec<Change> {
         let leaves = |thread: &Thread| {
-            let ours = self.holdings.owner(thread, &snapshot.online) == Owner::Ours;
+            let ours = self.holdings.holds(thread, &snapshot.online);
             thread.unmanaged.is_some() && ours
         };
         self.holdings

@@ -123,7 +123,8 @@ impl Candidate {
         let (placements, pagings) = halves(policies.parts);
         let paging = || PagingHalf::new(pagings, &settings, topology.clone(), paging_random);
         let paging = wants.paging.is_empty().then(paging);
-        let governor = || ThreadGovernor::new(&settings.limits, topology);
+        let governor =
+            || ThreadGovernor::new(&settings.limits, topology).enforced(settings.enforce);
         Self {
             wants,
             placements,

@@ -55,6 +55,10 @@ impl Running<'_> {
 
     /// Has in the journal what is about to change. What cannot be written down is refused.
     fn write_down(&mut self, governed: &mut Governed) {
+        if !self.governor.holdings().are_masks() {
+            // Hints end with their scheduler, and nobody inherits them.
+            return;
+        }
         self.note_descent(&mut governed.changes);
         let Some(journal) = &mut self.journal else {
             return;
@@ -137,7 +141,8 @@ impl Running<'_> {
 
     /// Gives back every thread that still has a mask of ours, at the end of a run.
     pub(super) fn give_back_at_the_end(&mut self) {
-        if self.governor.holdings().donors().is_empty() {
+        let holdings = self.governor.holdings();
+        if holdings.donors().is_empty() && holdings.iter().next().is_none() {
             // What ended just before it was to be placed is not owed.
             self.find_heirs(false);
             return;

@@ -10,6 +10,7 @@ mod failures;
 mod fake;
 mod groups;
 mod heirs;
+mod hints;
 mod in_step;
 mod journal;
 mod ledger;

@@ -15,6 +15,7 @@
 
 use super::{Finding, Verdict};
 use crate::files::Root;
+use crate::scx::{self, State};
 
 /// All of them, in the order they are shown.
 pub(super) fn others(root: &Root) -> Vec<Finding> {
@@ -57,16 +58,17 @@ fn numa_balancing(root: &Root) -> Option<Finding> {
 }
 
 fn sched_ext(root: &Root) -> Option<Finding> {
-    let state = root.text("sys/kernel/sched_ext/state")?;
-    let name = root.text("sys/kernel/sched_ext/root/ops");
-    let name = name.unwrap_or_else(|| "unnamed".to_owned());
-    (state != "disabled").then(|| {
-        Finding::weak(
+    match scx::state(root) {
+        State::Other(name) => Some(Finding::weak(
             "sched_ext",
-            format!("scheduler {name} is {state}: it may place threads within their affinity"),
+            format!(
+                "scheduler {name} runs: it may place threads within their affinity, and kernel NUMA balancing does not \
+                 act on the threads that it schedules"
+            ),
             "stop it, or leave it running if it respects affinities",
-        )
-    })
+        )),
+        State::Missing | State::Free | State::Ours => None,
+    }
 }
 
 /// Programs that run as processes of these names.

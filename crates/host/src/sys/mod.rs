@@ -4,6 +4,8 @@
 //! answers mean is decided elsewhere.
 
 pub(crate) mod affinity;
+pub(crate) mod child;
+pub(crate) mod hint_map;
 pub(crate) mod new_pages;
 pub(crate) mod page_moves;
 pub(crate) mod perf;

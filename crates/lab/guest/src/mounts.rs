@@ -25,10 +25,11 @@ const KERNEL: [(&str, &str, Option<&CStr>); 4] = [
 ];
 
 /// Those that go inside the first.
-const INNER: [(&str, &str, Option<&CStr>); 5] = [
+const INNER: [(&str, &str, Option<&CStr>); 6] = [
     ("devpts", "dev/pts", Some(c"ptmxmode=0666")),
     ("tmpfs", "dev/shm", Some(c"mode=1777")),
     ("cgroup2", "sys/fs/cgroup", NONE),
+    ("bpf", "sys/fs/bpf", NONE),
     ("debugfs", "sys/kernel/debug", NONE),
     ("tracefs", "sys/kernel/tracing", NONE),
 ];

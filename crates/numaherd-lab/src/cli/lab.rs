@@ -97,7 +97,8 @@ impl Herding {
         let config = self.config.clone().unwrap_or_else(|| "none".into());
         let time = |time: Duration| format!("{}ms", time.as_millis());
         let scope = how.scope.and_then(|scope| scope.to_possible_value());
-        let options: [(&str, Option<OsString>); 8] = [
+        let enforce = how.enforce.and_then(|enforce| enforce.to_possible_value());
+        let options: [(&str, Option<OsString>); 9] = [
             ("--policy", self.policy.as_ref().map(Into::into)),
             ("--config", Some(config.into())),
             ("--interval", how.interval.map(|of| time(of).into())),
@@ -111,6 +112,10 @@ impl Herding {
                 how.nodes.as_ref().map(|of| of.to_string().into()),
             ),
             ("--scope", scope.map(|scope| scope.get_name().into())),
+            (
+                "--enforce",
+                enforce.map(|enforce| enforce.get_name().into()),
+            ),
             ("--seed", how.seed.map(|seed| seed.to_string().into())),
         ];
         let given = options
@@ -139,7 +144,7 @@ pub struct LabCompare {
     pub machine: Option<String>,
 
     /// What to compare: linux, linux-balancing, linux-cache-aware, interleave, weighted-interleave, numad, scx_layered,
-    /// scx_rusty, scx_cosmos, best-known, or policies [default: the scenario's, or linux,
+    /// scx_rusty, scx_cosmos, best-known, or policies, such as brm, or brm@scx for hints to scx_layered [default: the scenario's, or linux,
     /// linux-balancing, numad, di-plain, di-migrate, dino; for CMD, linux, linux-balancing, adaptive]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,

@@ -17,9 +17,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use numaherd_experiment::scenario::enforced;
 use numaherd_experiment::{Scenario, Trial};
 use numaherd_herd::Summary;
 use numaherd_model::Until;
+use numaherd_world::Enforcement;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -265,6 +267,9 @@ impl Observer {
             .arg(&config)
             .arg("--journal")
             .arg(scratch.join("journal"));
+        if enforced(&trial.policy).1 == Enforcement::Scx {
+            command.args(["--enforce", "scx"]);
+        }
         if let Some(ledger) = &trial.ledger {
             command.arg("--ledger").arg(ledger);
         }

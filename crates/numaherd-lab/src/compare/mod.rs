@@ -29,7 +29,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
-use numaherd_experiment::scenario::BEST_KNOWN;
+use numaherd_experiment::scenario::{BEST_KNOWN, enforced};
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{
@@ -62,7 +62,7 @@ fn is_ours(policy: &str) -> bool {
 /// places, so that every trial is observed by the same means and at the same cost.
 fn observing_policy(policy: &str) -> &str {
     match is_ours(policy) {
-        true => policy,
+        true => enforced(policy).0,
         false => BASELINE,
     }
 }

@@ -13,12 +13,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use numaherd::print;
 use numaherd_experiment::scenario::{
     BEST_KNOWN, INTERLEAVE, LINUX_BALANCING, LINUX_CACHE_AWARE, NUMAD, SCHED_EXT,
-    WEIGHTED_INTERLEAVE,
+    WEIGHTED_INTERLEAVE, enforced,
 };
-use numaherd_host::{start_with_new_pages, start_with_weighted_interleave};
+use numaherd_host::{SCX_LAYERED, Scheduler, start_with_new_pages, start_with_weighted_interleave};
 use numaherd_lab_launcher as launcher;
 use numaherd_topology::{Topology, sysfs};
-use numaherd_world::NewPages;
+use numaherd_world::{Enforcement, NewPages};
 
 use super::BASELINE;
 use crate::held::{Held, SETUP_LIMIT};
@@ -57,7 +57,12 @@ pub struct Peer<'a> {
 enum Program {
     None,
     Numad,
-    Scheduler { process: Held, printed: PathBuf },
+    Scheduler {
+        process: Held,
+        printed: PathBuf,
+    },
+    /// The scheduler that takes the hints of our policy; it ends when this is dropped.
+    Hinted(#[expect(dead_code, reason = "held for as long as it is to run")] Scheduler),
 }
 
 /// The weight of each node under weighted interleaving: its bandwidth in whole multiples of the smallest (chosen here;
@@ -105,15 +110,18 @@ impl<'a> Peer<'a> {
             NUMAD if lab::is_missing(Path::new(NUMAD)).is_some() => {
                 bail!("there is no program numad; `make setup` installs it")
             }
-            scheduler if SCHED_EXT.contains(&scheduler) => {
-                needs(SCHED_EXT_STATE, "sched_ext")?;
-                let program = peer.scheduler();
-                if !program.is_file() {
-                    let program = program.display();
-                    bail!("{program} is missing; `scripts/setup.sh peers {scheduler}` builds it");
+            _ => {
+                if let Some(scheduler) = peer.scheduler() {
+                    needs(SCHED_EXT_STATE, "sched_ext")?;
+                    let program = ground.programs.join(scheduler);
+                    if !program.is_file() {
+                        let program = program.display();
+                        bail!(
+                            "{program} is missing; `scripts/setup.sh peers {scheduler}` builds it"
+                        );
+                    }
                 }
             }
-            _ => {}
         }
         Ok(peer)
     }
@@ -137,8 +145,19 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    fn scheduler(&self) -> PathBuf {
-        self.ground.programs.join(self.name)
+    /// The program of sched_ext that it needs, if any.
+    fn scheduler(&self) -> Option<&'a str> {
+        match (SCHED_EXT.contains(&self.name), enforced(self.name).1) {
+            (true, _) => Some(self.name),
+            (false, Enforcement::Scx) => Some(SCX_LAYERED),
+            (false, Enforcement::Affinity) => None,
+        }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.ground
+            .programs
+            .join(self.scheduler().unwrap_or(self.name))
     }
 
     /// The options of a scheduler: none, but that layered has nothing to do without layers; these are its own.
@@ -179,9 +198,30 @@ impl<'a> Peer<'a> {
                 }
                 self.program = Program::Numad;
             }
-            scheduler if SCHED_EXT.contains(&scheduler) => self.start_scheduler(scratch)?,
+            name if SCHED_EXT.contains(&name) => self.start_scheduler(scratch)?,
+            _ if self.scheduler().is_some() => {
+                self.copy_config()?;
+                let root = &self.ground.root;
+                let topology = sysfs::read(root).context("cannot read the guest's nodes")?;
+                // `numaherd run` finds it: it would start its own in modelled time, which passes slowly.
+                let (scheduler, _) = Scheduler::start(root, &topology, &self.program())?;
+                self.program = Program::Hinted(scheduler);
+            }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Puts the kernel's configuration where libbpf looks for it; what is written there stays in the guest.
+    fn copy_config(&self) -> Result<()> {
+        let release = kernel(&self.ground.root);
+        let Some(config) = launcher::config_of(&release) else {
+            return Ok(());
+        };
+        let boot = self.ground.root.join("boot");
+        let copied = fs::create_dir_all(&boot)
+            .and_then(|()| fs::copy(config, boot.join(format!("config-{release}"))));
+        copied.with_context(|| format!("cannot write to {}", boot.display()))?;
         Ok(())
     }
 
@@ -190,15 +230,8 @@ impl<'a> Peer<'a> {
         let printed = scratch.join("peer");
         let output = File::create(&printed)
             .with_context(|| format!("cannot create {}", printed.display()))?;
-        let release = kernel(&self.ground.root);
-        if let Some(config) = launcher::config_of(&release) {
-            // Where libbpf looks for it; what is written there stays in the guest.
-            let boot = self.ground.root.join("boot");
-            let copied = fs::create_dir_all(&boot)
-                .and_then(|()| fs::copy(config, boot.join(format!("config-{release}"))));
-            copied.with_context(|| format!("cannot write to {}", boot.display()))?;
-        }
-        let mut command = Command::new(self.scheduler());
+        self.copy_config()?;
+        let mut command = Command::new(self.program());
         command.args(self.options()).stderr(output.try_clone()?);
         command.env("RUST_BACKTRACE", "0");
         let process = Held::start(name.to_owned(), command.stdout(output), printed.clone());
@@ -227,8 +260,12 @@ impl<'a> Peer<'a> {
     /// # Errors
     /// It was not.
     pub fn check(&mut self) -> Result<()> {
-        let Program::Scheduler { process, printed } = &mut self.program else {
-            return Ok(());
+        let (process, printed) = match &mut self.program {
+            Program::Scheduler { process, printed } => (process, printed),
+            Program::Hinted(_) if !is_enabled(&self.ground.root) => {
+                bail!("{SCX_LAYERED} ended during the trial")
+            }
+            Program::None | Program::Numad | Program::Hinted(_) => return Ok(()),
         };
         if process.process.try_wait()?.is_none() && is_enabled(&self.ground.root) {
             return Ok(());
@@ -252,13 +289,22 @@ impl<'a> Peer<'a> {
             NUMAD => format!("{}, without options", version(Path::new(NUMAD), "-V")),
             BEST_KNOWN => "the placement that the scenario gives (`best_on`)".to_owned(),
             scheduler if SCHED_EXT.contains(&scheduler) => {
-                let version = version(&self.scheduler(), "--version");
+                let version = version(&self.program(), "--version");
                 match self.options() {
                     [] => format!("{version}, without options"),
                     options => format!("{version}, {}", options.join(" ")),
                 }
             }
-            _ => concat!("numaherd ", env!("CARGO_PKG_VERSION")).to_owned(),
+            _ => {
+                let ours = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
+                match self.scheduler() {
+                    None => ours.to_owned(),
+                    Some(scheduler) => {
+                        let version = version(&self.program(), "--version");
+                        format!("{ours}, placements by hints to {scheduler} {version}")
+                    }
+                }
+            }
         };
         Some(shown)
     }
@@ -282,7 +328,8 @@ impl<'a> Peer<'a> {
 impl Drop for Peer<'_> {
     fn drop(&mut self) {
         match &mut self.program {
-            Program::None => {}
+            // That of hints ends by itself when it is dropped.
+            Program::None | Program::Hinted(_) => {}
             Program::Numad => {
                 // `-i 0` tells the running numad to end. If it stays, so does its trial's guest state: the next trial
                 // would show it, so it is worth a line.

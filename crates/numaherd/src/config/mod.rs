@@ -29,7 +29,7 @@ use numaherd_files::setting::{self, Kind, Section, joined};
 use numaherd_files::{FileError, Finding, read};
 use serde_json::Value;
 
-use crate::cli::{AffinityScope, Run};
+use crate::cli::{AffinityScope, Enforcement, Run};
 use crate::exit::{Exit, OrExit, ended};
 pub use file::Config;
 
@@ -209,6 +209,13 @@ impl Effective {
         if let Some(seed) = steering.seed {
             herd.seed = seed;
             from("herd.seed", "--seed");
+        }
+        if let Some(enforce) = steering.enforce {
+            herd.enforce = match enforce {
+                Enforcement::Affinity => numaherd_herd::Enforcement::Affinity,
+                Enforcement::Scx => numaherd_herd::Enforcement::Scx,
+            };
+            from("herd.enforce", "--enforce");
         }
         let limits = &mut herd.limits;
         if steering.cpus.is_some() {

@@ -17,12 +17,12 @@ use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
-use numaherd_host::{Confined, Host, HostOptions, Selection};
+use numaherd_host::{Confined, Host, HostOptions, SCX_LAYERED, Scheduler, Selection};
 use numaherd_policy::Policy;
 use numaherd_policy::registry::{self, NamedPolicy};
 use numaherd_show::live::Live;
 use numaherd_topology::sysfs;
-use numaherd_world::NewPages;
+use numaherd_world::{Enforcement, NewPages};
 use serde::Serialize;
 
 use crate::cli::Run;
@@ -153,6 +153,15 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         .then(|| machine_lock::lock(config.herd.limits.take_over))
         .transpose()?;
     let journal = open_journal(&config)?;
+    // As long as this is held, the scheduler goes on.
+    let (_scheduler, hints) = match config.herd.enforce {
+        Enforcement::Scx if !config.herd.dry_run => {
+            let started = Scheduler::start(Path::new(ROOT), &topology, Path::new(SCX_LAYERED));
+            let (scheduler, hints) = started.map_err(coded)?;
+            (Some(scheduler), Some(hints))
+        }
+        Enforcement::Scx | Enforcement::Affinity => (None, None),
+    };
     let ledger = config.ledger.as_deref();
     let ledger = ledger
         .map(|path| ledger::create(path, config.ledger_mib << 20))
@@ -186,6 +195,9 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     host_options.include_pinned = config.herd.limits.take_over;
     host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(coded)?;
+    if let Some(hints) = hints {
+        host = host.with_hints(hints);
+    }
     let (control, requests) = control.unwrap_or_else(control::pair);
     let world = host.stop();
     signals::watch(Ender::of(&stop, world.clone()), reload.clone())?;

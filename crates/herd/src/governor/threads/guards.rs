@@ -64,6 +64,15 @@ pub(super) fn within_limits(limits: Option<&CpuSet>, cpu: CpuId) -> Verdict {
     })
 }
 
+/// Of hints, which leave the thread the affinity that its user has set.
+pub(super) fn within_own_affinity(thread: &Thread, cpu: CpuId) -> Verdict {
+    let within = thread.affinity.contains(cpu);
+    unless(within, Guard::ForeignAffinity, || {
+        let affinity = &thread.affinity;
+        format!("CPU {cpu} is beyond its own affinity ({affinity}), which hints leave unchanged")
+    })
+}
+
 pub(super) fn is_a_change(thread: &Thread, to: CpuId, mask: &CpuSet) -> Verdict {
     let same = thread.assigned == Some(to) && *thread.affinity == *mask;
     unless(!same, Guard::Unchanged, || {
