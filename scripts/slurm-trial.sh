@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 programs=$(realpath "${1:-${PROGRAMS:-target/release}}")
 busy=${SECONDS_BUSY:-8}
-steps=${STEPS:-placed away once array bound asked missing killed slurmd}
+steps=${STEPS:-placed away once array bound asked comment missing killed slurmd}
 
 die() {
     echo "slurm-trial: $*" >&2
@@ -36,6 +36,7 @@ finish() {
     for name in slurmd slurmctld munged; do
         [ -z "${daemons[$name]:-}" ] || kill "${daemons[$name]}" 2>/dev/null || true
     done
+    wait 2>/dev/null || true
     for file in "$work"/run/*/pid; do
         [ ! -e "$file" ] || kill "$(cat "$file")" 2>/dev/null || true
     done
@@ -138,9 +139,8 @@ show() {
 observed() { [ "$(find "$work/run" -name ledger.zst | wc -l)" -ge "$1" ]; }
 state() { printf 'node: %s\n' "$(sinfo -h -o %T)"; }
 
-head_of "$(slurmd -V), numaherd $(numaherd --version | cut -d ' ' -f 2), $(nproc) CPUs, $(numaherd topology |
-    grep -ciE '^ *node [0-9]' || true) nodes"
 nodes=$(find /sys/devices/system/node -maxdepth 1 -name 'node[0-9]*' | wc -l)
+head_of "$(slurmd -V), numaherd $(numaherd --version | cut -d ' ' -f 2), $(nproc) CPUs, nodes: $nodes"
 last=$((nodes - 1))
 
 step_placed() {
@@ -177,6 +177,16 @@ step_asked() {
     head_of "The same with PINNED=report"
     settings PINNED=report
     submit --exclusive --ntasks="$(nproc)" --wrap "srun --cpu-bind=cores menagerie chase --seconds $busy"
+    show
+    settings
+}
+step_comment() {
+    head_of "ONLY_ASKED=yes: a job that does not ask, and one that does"
+    settings ONLY_ASKED=yes
+    submit --wrap "menagerie compute --seconds 2"
+    until_true ended "$job"
+    cat "$work/reports/job-$job-$node.txt" 2>/dev/null || echo "(no report)"
+    submit --comment=numaherd --wrap "menagerie compute --seconds 2"
     show
     settings
 }
