@@ -157,5 +157,6 @@ pub fn virtual_machine(name: &str, threads: &[Thread]) -> Arc<VirtualMachine> {
         memory_bytes: None,
         source: "made up".to_owned(),
         agent: Agent::Silent,
+        fixed_memory: None,
     })
 }

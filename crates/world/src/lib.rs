@@ -21,7 +21,7 @@ mod world;
 
 pub use bounds::{Bounds, is_mask, is_whole};
 pub use kinship::{Bound, Kinship, Search};
-pub use machine::{Agent, Tag, VirtualCpu, VirtualMachine};
+pub use machine::{Agent, FixedMemory, Tag, VirtualCpu, VirtualMachine};
 pub use notice::{Notice, Sharing};
 pub use orders::{
     AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,

@@ -3,6 +3,8 @@
 //! To a policy a virtual machine is a process and a vCPU a thread, as to the kernel; what is here
 //! says which is which, so that people are shown machines and limits can be set for each.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::ThreadId;
@@ -49,6 +51,26 @@ pub enum Agent {
     Distrusted,
 }
 
+/// Why the memory of a machine stays where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FixedMemory {
+    /// It is of huge pages that were set aside on each node: its owner has counted them out, and another node has
+    /// them for other machines.
+    HugePages,
+    /// A device of the host was passed through, which reads and writes it by its physical address (VFIO).
+    Device,
+}
+
+impl fmt::Display for FixedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HugePages => "it is of huge pages that were set aside (hugetlb)",
+            Self::Device => "it is pinned for a device that was passed through (VFIO)",
+        })
+    }
+}
+
 /// A virtual machine that a process runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualMachine {
@@ -64,6 +86,9 @@ pub struct VirtualMachine {
     /// What is known of its agent.
     #[serde(default)]
     pub agent: Agent,
+    /// Why its memory is not moved; `None` where it may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_memory: Option<FixedMemory>,
 }
 
 impl VirtualMachine {

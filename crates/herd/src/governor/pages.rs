@@ -350,6 +350,11 @@ fn may_be_touched(snapshot: &Snapshot, order: &PageOrder, process: &Process) -> 
         let why = format!("its memory has a policy of its user's ({policy})");
         return Err((Guard::HandsOff, why));
     }
+    let machine = process.machine.as_ref();
+    if let Some(fixed) = machine.and_then(|machine| machine.fixed_memory) {
+        let why = format!("the memory of the virtual machine stays where it is: {fixed}");
+        return Err((Guard::HandsOff, why));
+    }
     let Some(thread) = snapshot.thread(order.thread) else {
         let why = format!(
             "{} is not among the threads that were observed",

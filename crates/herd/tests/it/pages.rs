@@ -6,8 +6,8 @@ use numaherd_herd::governor::{Guard, PageGovernor};
 use numaherd_herd::settings::Limits;
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    Mapped, MemoryKind, MemoryKinds, PageOrder, Pages, Part, Process, Residency, Snapshot, Thread,
-    Unmanaged,
+    FixedMemory, Mapped, MemoryKind, MemoryKinds, PageOrder, Pages, Part, Process, Residency,
+    Snapshot, Thread, Unmanaged,
 };
 
 use crate::fake::{
@@ -95,6 +95,30 @@ fn memory_is_its_user_s_by_a_memory_policy_and_not_by_a_pinned_thread() {
     let told = scene.told(Limits::default(), &order);
     let why = "hands off: its memory has a policy of its user's (interleave:0-1)";
     assert_eq!(told.unwrap_err(), why);
+}
+
+#[test]
+fn the_fixed_memory_of_a_virtual_machine_is_left_alone_with_the_reason() {
+    let mut scene = scene();
+    let order = window(&scene.one, 0, 1, 1);
+    for (fixed, because) in [
+        (
+            FixedMemory::HugePages,
+            "it is of huge pages that were set aside (hugetlb)",
+        ),
+        (
+            FixedMemory::Device,
+            "it is pinned for a device that was passed through (VFIO)",
+        ),
+    ] {
+        let mut machine = virtual_machine("web", &scene.seen.threads[..1]);
+        Arc::make_mut(&mut machine).fixed_memory = Some(fixed);
+        scene.seen.processes[0].machine = Some(machine);
+        let told = scene.told(Limits::default(), &order).unwrap_err();
+        let why =
+            format!("hands off: the memory of the virtual machine stays where it is: {because}");
+        assert_eq!(told, why);
+    }
 }
 
 #[test]

@@ -158,6 +158,7 @@ mod tests {
             memory_bytes: None,
             source: String::new(),
             agent: Agent::Silent,
+            fixed_memory: None,
         };
         let mut processes = [Process {
             id: process,

@@ -5,6 +5,9 @@
 //! goes without saying, or else one JSON object (qemu-options.hx, util/keyval.c). A value may look
 //! like an option (`-append -name`), so options are told from values by what takes one.
 //!
+//! Memory that is to stay where it is shows by a device of VFIO and by huge pages (hugetlb). A device that is plugged in
+//! later does not show here; the kernel then refuses to move what is pinned for it.
+//!
 //! Not read: `-readconfig` files, and sockets that are not in the file system (TCP, abstract).
 
 use std::collections::BTreeMap;
@@ -13,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use numaherd_quantity::parse_bytes;
+use numaherd_world::FixedMemory;
 
 use crate::agent::PORT_NAME;
 
@@ -48,6 +52,8 @@ pub struct CommandLine {
     pub monitors: Vec<Socket>,
     /// The port of the agent in the guest.
     pub agent: Option<Socket>,
+    /// Why its memory is to stay where it is.
+    pub fixed_memory: Option<FixedMemory>,
 }
 
 /// Reads `/proc/PID/cmdline`: words that each end with a zero byte.
@@ -56,6 +62,7 @@ pub fn parse(text: &[u8]) -> CommandLine {
     let mut sockets = BTreeMap::new();
     let mut monitors = Vec::new();
     let mut agent = None;
+    let mut huge = false;
     for (option, value) in options(text) {
         let with = |implied: &str| pairs(value, implied);
         match option {
@@ -84,7 +91,15 @@ pub fn parse(text: &[u8]) -> CommandLine {
                 let is_port = text_of(&pairs, "driver") == Some("virtserialport");
                 if is_port && text_of(&pairs, "name") == Some(PORT_NAME) {
                     agent = pairs.remove("chardev");
+                } else if text_of(&pairs, "driver").is_some_and(|d| d.starts_with("vfio-")) {
+                    line.fixed_memory = Some(FixedMemory::Device);
                 }
+            }
+            b"mem-path" => huge |= is_of_huge_pages(&String::from_utf8_lossy(value)),
+            b"object" => {
+                let pairs = with("qom-type");
+                huge |= text_of(&pairs, "hugetlb").and_then(truth) == Some(true);
+                huge |= text_of(&pairs, "mem-path").is_some_and(is_of_huge_pages);
             }
             _ => {}
         }
@@ -98,7 +113,15 @@ pub fn parse(text: &[u8]) -> CommandLine {
         })
         .collect();
     line.agent = agent.as_ref().and_then(socket);
+    let huge = huge.then_some(FixedMemory::HugePages);
+    line.fixed_memory = line.fixed_memory.or(huge);
     line
+}
+
+/// Whether a path is in a file system of huge pages, as these are mounted by systemd and libvirt (`/dev/hugepages`,
+/// `/dev/hugepages1G`) and by hand (`/mnt/huge`).
+fn is_of_huge_pages(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with("huge"))
 }
 
 /// A monitor as an option gives it.
@@ -286,6 +309,39 @@ mod tests {
         assert_eq!(line.memory_bytes, Some(4 << 30));
         assert_eq!(line.monitors, [Socket::Descriptor(29)]);
         assert_eq!(line.agent, Some(Socket::Descriptor(33)));
+    }
+
+    #[test]
+    fn memory_of_huge_pages_or_pinned_for_a_device_is_fixed() {
+        let of = |words: &[&str]| line(&[&["qemu"], words].concat()).fixed_memory;
+        let huge = Some(FixedMemory::HugePages);
+        let json =
+            r#"{"qom-type":"memory-backend-file","mem-path":"/dev/hugepages/libvirt/qemu/1-a"}"#;
+        for words in [
+            ["-object", json],
+            ["-object", "memory-backend-memfd,id=m,size=1G,hugetlb=on"],
+            [
+                "-object",
+                r#"{"qom-type":"memory-backend-memfd","hugetlb":true}"#,
+            ],
+            ["-mem-path", "/mnt/huge"],
+        ] {
+            assert_eq!(of(&words), huge, "{words:?}");
+        }
+        for device in [
+            "vfio-pci,host=01:00.0",
+            r#"{"driver":"vfio-pci","host":"0000:01:00.0"}"#,
+        ] {
+            let words = ["-device", device, "-mem-path", "/dev/hugepages"];
+            assert_eq!(of(&words), Some(FixedMemory::Device), "{device}");
+        }
+        for words in [
+            ["-object", "memory-backend-memfd,id=m,size=1G,hugetlb=off"],
+            ["-object", "memory-backend-file,mem-path=/dev/shm/a"],
+            ["-device", "virtio-net"],
+        ] {
+            assert_eq!(of(&words), None, "{words:?}");
+        }
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Machine {
             memory_bytes: line.memory_bytes,
             source: String::new(),
             agent: Agent::Silent,
+            fixed_memory: line.fixed_memory,
         };
         let agent_port = line.agent.as_ref().and_then(|socket| match socket {
             Socket::Path { path, .. } => Some(reachable(root, process.pid, path)),
@@ -288,6 +289,7 @@ impl Machine {
                 .or(self.line.memory_bytes),
             source,
             agent: Agent::Silent,
+            fixed_memory: self.line.fixed_memory,
         };
         if *self.shown != now {
             self.shown = Arc::new(now);

@@ -17,9 +17,10 @@
 //! told what cannot be.
 //!
 //! Guest memory is memory of the process, and page orders reach it as any other: anonymous memory,
-//! huge pages of both kinds, and shared mappings (`memory-backend-memfd`, `-file`) as long as QEMU
+//! transparent huge pages, and shared mappings (`memory-backend-memfd`, `-file`) as long as QEMU
 //! alone maps them. The kernel keeps what another process maps too (vhost-user, virtiofsd), unless
-//! shared pages are moved as well, and what is pinned for a device (VFIO).
+//! shared pages are moved as well. Memory of hugetlb pages, and of a machine with a device of VFIO, is
+//! told of as fixed, and the governor leaves it alone.
 //!
 //! | part | file |
 //! |---|---|

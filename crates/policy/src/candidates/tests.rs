@@ -86,6 +86,7 @@ fn where_nobody_tells_it_is_seen_and_where_anybody_does_it_is_not() {
             memory_bytes: None,
             source: "test".into(),
             agent,
+            fixed_memory: None,
         }));
     }
     let mut candidates = Candidates::new(&settings(CandidatesBy::Auto));

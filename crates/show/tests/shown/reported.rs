@@ -66,6 +66,7 @@ fn machines() -> Made {
             memory_bytes: Some(2 << 30),
             source: "its monitor".to_owned(),
             agent: Agent::Telling,
+            fixed_memory: None,
         }));
         let mut crew = process(900, "crew", &[(3, 2_000)]);
         let pair = (thread_id(900), thread_id(901), 1_000 * (second + 1));

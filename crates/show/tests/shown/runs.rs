@@ -507,6 +507,7 @@ fn guest() -> Process {
         memory_bytes: Some(4 << 30),
         source: "its monitor".to_owned(),
         agent: Agent::Telling,
+        fixed_memory: None,
     };
     Process {
         machine: Some(Arc::new(machine)),
