@@ -149,7 +149,11 @@ fn mark_others(snapshot: &mut Snapshot, scope: &Scope) {
     let mut threads = std::mem::take(&mut snapshot.threads);
     for thread in threads.iter_mut().filter(|t| t.unmanaged.is_none()) {
         let process = snapshot.process(thread.process);
-        if !process.map_or(*scope == Scope::Rest, |process| scope.has(process)) {
+        let is_own = match process {
+            Some(process) => scope.has(process),
+            None => matches!(scope, Scope::Rest(_)),
+        };
+        if !is_own {
             thread.unmanaged = Some(Unmanaged::OtherPolicy);
         }
     }

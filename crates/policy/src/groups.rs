@@ -1,12 +1,12 @@
-//! Policies for groups of processes: one for each group or none, and one for the rest.
+//! Policies for groups of processes: some groups have one of their own, and one is for the rest.
 //!
 //! Problem: a machine runs databases that gain by one policy, a batch that gains by another, and a
 //! service that is to be left alone. One loop serves all, since they share cores, caches and memory.
 //!
 //! Rule: each process belongs to the group that the world says ([`Process::group`]), or to the rest.
 //! Here is what belongs together ([`Policies`]) and what cannot; the loop asks each part
-//! (`numaherd_herd`, `groups`). A group without a policy, or one that is not known here, is never
-//! steered.
+//! (`numaherd_herd`, `groups`). Every group that has none of its own is of the rest. Whose group is to be left alone
+//! is the world's affair: it shows their threads as unmanaged, so that nobody steers them.
 //!
 //! What cannot be together is refused: policies that want new pages placed by different rules, since a
 //! world has one; and pagings that need different kinds of samples (TLB misses, hint faults, memory
@@ -31,8 +31,8 @@ const USUAL: Duration = Duration::from_secs(1);
 pub struct Member {
     /// Its name, as processes have it in [`Process::group`].
     pub name: Arc<str>,
-    /// Its policy; `None` for a group that is left alone.
-    pub policy: Option<Policy>,
+    /// Its policy.
+    pub policy: Policy,
     /// How often the user wants it to decide; `None`: as often as its placement says itself, or else
     /// once a second.
     pub interval: Option<Duration>,
@@ -45,8 +45,8 @@ pub enum Scope {
     All,
     /// Those of a group.
     Group(Arc<str>),
-    /// Those that are in no group.
-    Rest,
+    /// Those that are in none of these groups.
+    Rest(Vec<Arc<str>>),
 }
 
 impl Scope {
@@ -55,7 +55,7 @@ impl Scope {
         match self {
             Self::All => true,
             Self::Group(name) => process.group.as_ref() == Some(name),
-            Self::Rest => process.group.is_none(),
+            Self::Rest(others) => !process.group.as_ref().is_some_and(|of| others.contains(of)),
         }
     }
 }
@@ -99,7 +99,7 @@ impl Part {
 
 /// The policies of a run.
 pub struct Policies {
-    /// Named after all of them: `dino; databases: brm; web: none`.
+    /// Named after all of them: `dino; databases: brm`.
     pub name: String,
     /// Where pages go that are touched for the first time.
     pub new_pages: NewPages,
@@ -155,17 +155,14 @@ impl Policies {
         let mut name = rest.name.clone();
         let new_pages = rest.new_pages;
         let mut parts = Vec::new();
+        let mut others = Vec::new();
         for member in groups {
-            let policy = member.policy.as_ref().map_or("none", |policy| &policy.name);
-            name.push_str(&format!("; {}: {policy}", member.name));
+            name.push_str(&format!("; {}: {}", member.name, member.policy.name));
+            others.push(member.name.clone());
             let group = Scope::Group(member.name);
-            parts.extend(
-                member
-                    .policy
-                    .map(|policy| Part::of(group, policy, member.interval)),
-            );
+            parts.push(Part::of(group, member.policy, member.interval));
         }
-        parts.push(Part::of(Scope::Rest, rest, interval));
+        parts.push(Part::of(Scope::Rest(others), rest, interval));
         Ok(Self {
             name,
             new_pages,
@@ -240,7 +237,7 @@ impl Policies {
         for part in &self.parts {
             match &part.scope {
                 Scope::Group(name) => own.groups.push((name.clone(), part.own())),
-                Scope::All | Scope::Rest => own.rest = part.own(),
+                Scope::All | Scope::Rest(_) => own.rest = part.own(),
             }
         }
         own
@@ -257,9 +254,7 @@ fn check(rest: &Policy, groups: &[Member]) -> Result<(), PolicyError> {
     }
     let mut sampled = kind_of_samples(&*rest.paging).map(|kind| (kind, "the rest".to_owned()));
     for group in groups {
-        let Some(policy) = &group.policy else {
-            continue;
-        };
+        let policy = &group.policy;
         let name = format!("the group {}", group.name);
         if policy.new_pages != rest.new_pages {
             return Err(refused(new_pages_differ(&name, policy, rest.new_pages)));

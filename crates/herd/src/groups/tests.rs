@@ -143,7 +143,7 @@ fn pagings(policies: Policies) -> Pagings {
     halves(policies.parts).1
 }
 
-fn member(name: &str, policy: Option<Policy>) -> Member {
+fn member(name: &str, policy: Policy) -> Member {
     Member {
         name: Arc::from(name),
         policy,
@@ -186,9 +186,8 @@ fn each_part_steers_its_own_and_sees_the_others_where_they_are_wanted() {
     scene.snapshot.threads[1].unmanaged = Some(Unmanaged::other("group quiet: no policy"));
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 5, None);
-    let groups = vec![member("quick", Some(quick)), member("quiet", None)];
-    let policy = compose(rest, None, groups).unwrap();
-    assert_eq!(policy.name, "dino; quick: brm; quiet: none");
+    let policy = compose(rest, None, vec![member("quick", quick)]).unwrap();
+    assert_eq!(policy.name, "dino; quick: brm");
     let plan = placements(policy)
         .plan(&scene.snapshot, &scene.topology, &mut random())
         .placements;
@@ -207,15 +206,16 @@ fn each_part_steers_its_own_and_sees_the_others_where_they_are_wanted() {
 }
 
 #[test]
-fn a_group_that_nobody_has_a_policy_for_is_left_alone() {
+fn a_group_without_a_policy_of_its_own_is_of_the_rest() {
     let scene = scene();
     let (rest, _) = scripted("dino", 0, None);
-    let policy = compose(rest, None, Vec::new()).unwrap();
+    let (quick, _) = scripted("brm", 5, None);
+    let policy = compose(rest, None, vec![member("quick", quick)]).unwrap();
     let plan = placements(policy)
         .plan(&scene.snapshot, &scene.topology, &mut random())
         .placements;
-    let moved: Vec<u32> = plan.iter().map(|p| p.thread.tid).collect();
-    assert_eq!(moved, [2]);
+    let moves: Vec<(u32, u32)> = plan.iter().map(|p| (p.thread.tid, p.to.0)).collect();
+    assert_eq!(moves, [(0, 5), (1, 0), (2, 0)]);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_slow_part_sees_what_happened_between_its_turns_as_one() {
     let mut scene = scene();
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 1, Some(250));
-    let groups = vec![member("quick", Some(quick))];
+    let groups = vec![member("quick", quick)];
     let policy = compose(rest, None, groups).unwrap();
     assert_eq!(policy.own().interval, Some(Duration::from_millis(250)));
     let mut placements = placements(policy);
@@ -264,7 +264,7 @@ fn cadences_are_the_users_or_the_placements_own() {
         let (quick, _) = scripted("brm", 1, Some(10));
         let group = Member {
             interval: of_group.map(Duration::from_millis),
-            ..member("quick", Some(quick))
+            ..member("quick", quick)
         };
         let rest_interval = users.map(Duration::from_millis);
         compose(rest, rest_interval, vec![group]).unwrap().own()
@@ -287,7 +287,7 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     let scene = scene();
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 1, None);
-    let groups = vec![member("quick", Some(quick)), member("quiet", None)];
+    let groups = vec![member("quick", quick)];
     let policies = compose(rest, None, groups).unwrap();
     assert_eq!(policies.caveats(&[]), ["one of them has a caveat"]);
     let mut paging = pagings(policies);
@@ -304,7 +304,7 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
         .collect();
     let orders = paging.placed(&threads, &scene.snapshot);
     let ordered: Vec<(u32, u32)> = orders.iter().map(|o| (o.thread.tid, o.to.0)).collect();
-    assert_eq!(ordered, [(0, 1), (2, 0)]);
+    assert_eq!(ordered, [(0, 1), (1, 0), (2, 0)]);
     let sample = |placed: &PlacedThread| Sample {
         time_ns: 1,
         thread: placed.thread,
@@ -338,12 +338,12 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     };
     let outcomes: Vec<PageOutcome> = orders.iter().map(outcome).collect();
     paging.moved(&outcomes);
-    for (log, tid) in [(of_quick, 0), (of_rest, 2)] {
+    for (log, own) in [(of_quick, &threads[..1]), (of_rest, &threads[1..])] {
         let log = log.lock().unwrap();
-        let own = threads[tid].thread;
-        assert_eq!(log.placed, [vec![own]]);
-        assert_eq!(log.samples, [own]);
-        assert_eq!(log.outcomes, [own]);
+        let own: Vec<ThreadId> = own.iter().map(|placed| placed.thread).collect();
+        assert_eq!(log.placed, std::slice::from_ref(&own));
+        assert_eq!(log.samples, own);
+        assert_eq!(log.outcomes, own);
     }
 }
 
@@ -354,7 +354,8 @@ fn what_cannot_be_together_is_refused_with_a_sentence() {
         Err(error) => error.to_string(),
     };
     let (rest, _) = scripted("dino", 0, None);
-    let twice = vec![member("a", None), member("a", None)];
+    let a = || member("a", scripted("brm", 0, None).0);
+    let twice = vec![a(), a()];
     assert_eq!(
         told(rest, twice),
         "these groups cannot be herded together: the group a is named twice; give it one policy"
@@ -363,7 +364,7 @@ fn what_cannot_be_together_is_refused_with_a_sentence() {
     let (mut other, _) = scripted("interleave", 0, None);
     other.new_pages = NewPages::Interleave;
     assert_eq!(
-        told(rest, vec![member("a", Some(other))]),
+        told(rest, vec![member("a", other)]),
         "these groups cannot be herded together: the group a has the policy interleave, which places \
          new pages by the rule interleave, and the rest has them placed by the rule first touch; a \
          machine has one rule for all: choose policies of the same"
@@ -371,14 +372,14 @@ fn what_cannot_be_together_is_refused_with_a_sentence() {
     let rest = sampling("dino", Signal::MemorySamples);
     let misses = sampling("tlb-miss", Signal::TlbMisses);
     assert_eq!(
-        told(rest, vec![member("a", Some(misses))]),
+        told(rest, vec![member("a", misses)]),
         "these groups cannot be herded together: the group a needs TLB misses and the rest needs \
          memory samples, but a machine provides one kind of samples at a time; choose pagings that need \
          the same kind, or stay"
     );
     let rest = sampling("dino", Signal::MemorySamples);
     let same = sampling("sampled", Signal::MemorySamples);
-    let needs = compose(rest, None, vec![member("a", Some(same))])
+    let needs = compose(rest, None, vec![member("a", same)])
         .unwrap()
         .needs();
     assert_eq!(needs, [Signal::MissRate, Signal::MemorySamples]);
@@ -408,8 +409,12 @@ proptest! {
         for (process, &(.., group)) in scene.snapshot.processes.iter_mut().zip(&rates) {
             process.group = [None, Some("a"), Some("b")][group].map(Arc::from);
         }
-        let group = member("a", Some(by_name(NAMES[names.1])));
-        let policy = compose(by_name(NAMES[names.0]), None, vec![group, member("b", None)]).unwrap();
+        // The world says of `b` that it is to be left alone.
+        for (thread, &(.., group)) in scene.snapshot.threads.iter_mut().zip(&rates) {
+            thread.unmanaged = (group == 2).then(|| Unmanaged::other("group b: no policy"));
+        }
+        let group = member("a", by_name(NAMES[names.1]));
+        let policy = compose(by_name(NAMES[names.0]), None, vec![group]).unwrap();
         let mut placements = placements(policy);
         let mut random = random();
         for _ in 0..intervals {

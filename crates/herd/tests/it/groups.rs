@@ -56,7 +56,7 @@ fn composed() -> Policies {
     };
     let member = Member {
         name: Arc::from("brisk"),
-        policy: Some(brisk),
+        policy: brisk,
         interval: None,
     };
     Policies::of_groups(policy(its_own_to(2)), None, vec![member]).unwrap()

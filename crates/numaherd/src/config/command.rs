@@ -402,6 +402,7 @@ mod tests {
         let (config, read) = Config::parse(text, "f").unwrap();
         let origins = read.lines.into_iter();
         let effective = Effective {
+            drop_ins: Vec::new(),
             origins: origins
                 .map(|(key, line)| (key, Origin::Line(line)))
                 .collect(),

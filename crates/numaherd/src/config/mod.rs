@@ -7,11 +7,13 @@
 //! | | |
 //! |---|---|
 //! | `file` | what a file may hold, and how it is read |
+//! | `drop_ins` | groups in files of their own |
 //! | `keys` | every key with its default; all documentation is drawn from it |
 //! | `example`, `page` | `contrib/numaherd.toml`, `docs/configuration.md` |
 //! | `command` | `numaherd config` |
 
 pub mod command;
+mod drop_ins;
 pub mod example;
 pub mod file;
 pub mod keys;
@@ -52,6 +54,8 @@ pub struct Effective {
     pub config: Config,
     /// The file that was read.
     pub file: Option<PathBuf>,
+    /// The files with further groups that were read.
+    pub drop_ins: Vec<PathBuf>,
     /// Where the values are from that somebody set, by their keys' names (`group[0].name` in a list).
     pub origins: BTreeMap<String, Origin>,
     /// Keys of the file that are called otherwise by now, and what to write instead.
@@ -65,6 +69,13 @@ pub enum Origin {
     Line(usize),
     /// This option of the command line.
     Option(&'static str),
+    /// A file with further groups.
+    DropIn {
+        /// Which of [`Effective::drop_ins`].
+        number: usize,
+        /// Its line.
+        line: usize,
+    },
 }
 
 /// Where to look for a file.
@@ -101,13 +112,27 @@ impl Effective {
     /// The file cannot be read, or has a key or value that cannot be: the message names file, line
     /// and key. An option has a value that cannot be.
     pub fn of(run: &Run) -> Result<Self> {
+        let mut effective = Self::without_drop_ins(run)?;
+        effective.take_in()?;
+        Ok(effective)
+    }
+
+    /// What would hold for a run of these options if there were no files with further groups.
+    ///
+    /// # Errors
+    /// As [`Effective::of`].
+    pub fn without_drop_ins(run: &Run) -> Result<Self> {
         let mut effective = Self::read(&Wanted::here(run.files.config.as_deref()))?;
         effective.overrule(run)?;
-        setting::check(&effective.config).map_err(|wrong| match effective.origin(&wrong.key) {
+        effective.check()?;
+        Ok(effective)
+    }
+
+    fn check(&self) -> Result<()> {
+        setting::check(&self.config).map_err(|wrong| match self.origin(&wrong.key) {
             Some(origin) => ended!(Usage, "{origin}: {wrong}"),
             None => ended(Exit::Usage, wrong),
-        })?;
-        Ok(effective)
+        })
     }
 
     /// What the file says that is in force where no command line says otherwise.
@@ -115,7 +140,7 @@ impl Effective {
     /// # Errors
     /// As [`Effective::of`].
     pub fn of_file(option: Option<&Path>) -> Result<Self> {
-        Self::read(&Wanted::here(option))
+        Self::read_all(&Wanted::here(option))
     }
 
     /// What this file says.
@@ -123,7 +148,13 @@ impl Effective {
     /// # Errors
     /// As [`Effective::of`].
     pub fn of_named(file: &Path) -> Result<Self> {
-        Self::read(&Wanted::Named(file.to_owned()))
+        Self::read_all(&Wanted::Named(file.to_owned()))
+    }
+
+    fn read_all(wanted: &Wanted) -> Result<Self> {
+        let mut effective = Self::read(wanted)?;
+        effective.take_in()?;
+        Ok(effective)
     }
 
     fn read(wanted: &Wanted) -> Result<Self> {
@@ -149,7 +180,12 @@ impl Effective {
             Config::parse(&text, &path.display().to_string()).or_exit(Exit::Usage)?;
         // A file that it names is beside it.
         if let Some(folder) = path.parent() {
-            let named = [&mut config.events, &mut config.ledger, &mut config.journal];
+            let named = [
+                &mut config.events,
+                &mut config.ledger,
+                &mut config.journal,
+                &mut config.groups_from,
+            ];
             for file in named.into_iter().flatten() {
                 *file = folder.join(&*file);
             }
@@ -159,6 +195,7 @@ impl Effective {
             config,
             notices: read.notices,
             file: Some(path.clone()),
+            drop_ins: Vec::new(),
             origins: origins
                 .map(|(key, line)| (key, Origin::Line(line)))
                 .collect(),
@@ -281,6 +318,9 @@ impl Effective {
                 None => format!("line {line}"),
             },
             Origin::Option(option) => (*option).to_owned(),
+            Origin::DropIn { number, line } => {
+                format!("{} line {line}", self.drop_ins.get(*number)?.display())
+            }
         })
     }
 }

@@ -92,13 +92,29 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     herd(options, attached)
 }
 
+/// The configuration at the start. Files with further groups are other programs': where one is wrong, the herd begins
+/// without them, and a reload takes them in once they are right.
+fn effective(options: &Run) -> Result<Effective> {
+    let error = match Effective::of(options) {
+        Ok(effective) => return Ok(effective),
+        Err(error) => error,
+    };
+    match Effective::without_drop_ins(options) {
+        Ok(own) if own.config.groups_from.is_some() => {
+            print::say(format!("{error:#}; herding without these further groups"));
+            Ok(own)
+        }
+        _ => Err(error),
+    }
+}
+
 /// Herds until told to stop, and prints what came of it.
 ///
 /// # Errors
 /// The policy or a setting is unknown, the machine lacks what the policy needs, another numaherd
 /// is at work, or the kernel does not permit it; nothing has been changed then.
 pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
-    let effective = Effective::of(options)?;
+    let effective = effective(options)?;
     if effective.file.is_some() {
         print::say(&effective);
         for notice in &effective.notices {

@@ -35,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Why a reload asks for something, for the ledger.
 const READ_AGAIN: &str = "the configuration was read again";
 
+/// The most differences that a reload shows; files of many groups have hundreds.
+const MOST_SHOWN: usize = 20;
+
 /// Why another policy is asked for, for the ledger.
 const BY_NAME: &str = "asked for by name";
 
@@ -253,7 +256,7 @@ fn policies_of(config: &Config) -> impl PartialEq + use<> {
         let policy = group.policy.clone();
         (group.name.clone(), policy, group.placement_interval_ms)
     };
-    let groups: Vec<_> = config.group.iter().map(of_group).collect();
+    let groups: Vec<_> = steering::apart(config).map(of_group).collect();
     // The cadence of those in no group is a part of it only where there are groups.
     let interval = config
         .herd
@@ -304,8 +307,14 @@ impl fmt::Display for Reloaded {
             None => f.write_str("there is no configuration file: ")?,
         }
         let list = |all: &[Difference]| {
-            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-            all.join(", ")
+            let shown: Vec<String> = all
+                .iter()
+                .take(MOST_SHOWN)
+                .map(Difference::to_string)
+                .collect();
+            let more = all.len() - shown.len();
+            let more = (more > 0).then(|| format!(", and {more} more"));
+            shown.join(", ") + &more.unwrap_or_default()
         };
         match self.changed.as_slice() {
             [] => f.write_str("nothing changed")?,
@@ -393,19 +402,24 @@ mod tests {
     #[test]
     fn a_policy_goes_on_where_only_limits_or_members_of_groups_changed() {
         let parse = |text: &str| Config::parse(text, "f").unwrap_or_else(|e| panic!("{e}")).0;
-        let group = "[[group]]\nname = \"a\"\nusers = [\"root\"]\npolicy = \"none\"\n";
+        let group = "[[group]]\nname = \"a\"\nusers = [\"root\"]\npolicy = \"random\"\n";
         let same = |one: &str, other: &str| policies_of(&parse(one)) == policies_of(&parse(other));
         assert!(same(
             "",
             "[herd]\nplacement_interval_ms = 70\n[herd.limits]\nfreeze_s = 1\n"
         ));
         assert!(same(group, &group.replace("root", "0")));
-        assert!(!same(group, &group.replace("none", "linux")));
+        assert!(!same(group, &group.replace("random", "linux")));
         assert!(!same(
             group,
             &format!("[herd]\nplacement_interval_ms = 70\n{group}")
         ));
         assert!(!same("", group));
+        assert!(same("", &group.replace("random", "none")));
+        assert!(same(
+            "",
+            &group.replace("policy", "scope").replace("random", "core")
+        ));
         assert!(!same("", "policy = \"linux\""));
         assert!(!same("", "[policies.paging]\nwindow_pages = 1"));
     }

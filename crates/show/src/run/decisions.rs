@@ -171,10 +171,17 @@ impl RunModel {
         }
     }
 
-    /// The sums of the group of a process that is there.
+    /// The sums of the group of a process that is there. Where there are too many, those of groups that have gone make
+    /// room.
     fn group_of(&mut self, process: ProcessId) -> Option<&mut GroupSums> {
         let group = self.process(process)?.group.clone();
         let name = group.as_deref().unwrap_or(NO_GROUP);
+        if self.more.groups.len() >= MOST_GROUPS && !self.more.groups.contains_key(name) {
+            let mut groups = std::mem::take(&mut self.more.groups);
+            let here = self.groups_now();
+            groups.retain(|name, _| name == OTHER_GROUPS || here.contains_key(name.as_str()));
+            self.more.groups = groups;
+        }
         let limits = (MOST_GROUPS, OTHER_GROUPS);
         Some(named(&mut self.more.groups, name, limits))
     }

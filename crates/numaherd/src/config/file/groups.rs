@@ -2,7 +2,8 @@
 //!
 //! A process belongs to the first group, in the order of the file, that it fits: of command names, users,
 //! control groups and numbers every kind that is given must name it. A process in no group is under the
-//! policy of all others.
+//! policy of all others. So is a group that says nothing of its own policy or cadence: it has limits and figures of
+//! its own.
 
 use numaherd_files::settings;
 use numaherd_herd::AffinityScope;
@@ -53,6 +54,11 @@ impl Group {
     /// Whether its processes are left alone.
     pub fn left_alone(&self) -> bool {
         self.policy.as_deref() == Some(NO_POLICY)
+    }
+
+    /// Whether it has a policy, or a cadence, of its own; otherwise one policy herds it with all others.
+    pub fn is_herded_apart(&self) -> bool {
+        !self.left_alone() && (self.policy.is_some() || self.placement_interval_ms.is_some())
     }
 
     fn check_members(&self, wrong: &mut dyn FnMut(&str, String)) {

@@ -46,6 +46,10 @@ settings! {
         journal: Option<PathBuf>,
             left_out: "/run/numaherd/journal, or $XDG_RUNTIME_DIR/numaherd/journal for other users than root",
             example: "\"/run/numaherd/journal\"", restart: true;
+        /// A directory of files with further groups, which programs write that know what runs on the machine, such as
+        /// `numaherd-nri`: each `*.toml` in it holds [[group]] and nothing else. They follow the groups of this file,
+        /// in the order of the files' names. A relative path starts from the directory of the configuration file.
+        groups_from: Option<PathBuf>, left_out: "there are no further groups", example: "\"/run/numaherd/groups.d\"";
         /// Which threads to herd.
         selection: SelectionSettings;
         /// Intervals and limits.

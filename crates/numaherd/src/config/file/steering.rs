@@ -18,22 +18,18 @@ use super::groups::Group;
 /// A policy is unknown, or some of them cannot be had together.
 pub fn policy(config: &Config) -> Result<Policies, PolicyError> {
     let rest = registry::build(config.policy(), &config.policies)?;
-    if config.group.is_empty() {
+    if apart(config).next().is_none() {
         return Ok(rest.into());
     }
     let member = |group: &Group| {
         let name = group.policy.as_deref().unwrap_or(config.policy());
-        let policy = match group.left_alone() {
-            true => None,
-            false => Some(registry::build(name, &config.policies)?),
-        };
         Ok(Member {
             name: Arc::from(group.name.as_str()),
-            policy,
+            policy: registry::build(name, &config.policies)?,
             interval: group.placement_interval_ms.map(Duration::from_millis),
         })
     };
-    let members: Result<_, PolicyError> = config.group.iter().map(member).collect();
+    let members: Result<_, PolicyError> = apart(config).map(member).collect();
     let interval = config.herd.placement_interval_ms.map(Duration::from_millis);
     Policies::of_groups(rest, interval, members?)
 }
@@ -41,11 +37,10 @@ pub fn policy(config: &Config) -> Result<Policies, PolicyError> {
 /// The settings, with what the groups have of their own.
 pub fn settings(config: &Config) -> Settings {
     let mut settings = config.herd.clone();
-    if config.group.is_empty() {
-        return settings;
+    if apart(config).next().is_some() {
+        // The loop goes by the quickest of all; the composed policy knows it.
+        settings.placement_interval_ms = None;
     }
-    // The loop goes by the quickest of all; the composed policy knows it.
-    settings.placement_interval_ms = None;
     let limits = |group: &Group| {
         let own = GroupLimits {
             scope: group.scope,
@@ -59,6 +54,11 @@ pub fn settings(config: &Config) -> Settings {
         .filter_map(limits)
         .collect::<BTreeMap<_, _>>();
     settings
+}
+
+/// The groups that have a policy of their own.
+pub fn apart(config: &Config) -> impl Iterator<Item = &Group> {
+    config.group.iter().filter(|group| group.is_herded_apart())
 }
 
 #[cfg(test)]
@@ -79,21 +79,36 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_ask_for_nothing_or_to_be_left_alone_change_no_policy() {
+        let config = config(
+            "[herd]\nplacement_interval_ms = 70\n\
+             [[group]]\nname = \"pod\"\nnames = [\"nginx\"]\nscope = \"core\"\n\
+             [[group]]\nname = \"left\"\nnames = [\"cat\"]\npolicy = \"none\"\n",
+        );
+        let policy = policy(&config).unwrap();
+        assert_eq!(policy.name, "adaptive");
+        let settings = settings(&config).resolved(&policy.own());
+        assert_eq!(settings.placement_interval_ms, Some(70));
+        let limits = &settings.limits.groups["pod"];
+        assert_eq!(limits.scope, Some(numaherd_herd::AffinityScope::Core));
+    }
+
+    #[test]
     fn groups_have_their_own_and_the_loop_goes_by_the_quickest() {
         let config = config(
             "policy = \"n-mass\"\n[herd]\nplacement_interval_ms = 70\n\
              [[group]]\nname = \"web\"\nnames = [\"nginx\"]\npolicy = \"none\"\n\
              [[group]]\nname = \"guests\"\ncgroups = [\"/machine.slice\"]\npolicy = \"brm\"\n\
              placement_interval_ms = 20\nscope = \"core\"\n\
-             [[group]]\nname = \"same\"\nusers = [\"me\"]\n",
+             [[group]]\nname = \"paced\"\nusers = [\"me\"]\nplacement_interval_ms = 500\n",
         );
         let policy = policy(&config).unwrap();
-        assert_eq!(policy.name, "n-mass; web: none; guests: brm; same: n-mass");
+        assert_eq!(policy.name, "n-mass; guests: brm; paced: n-mass");
         let settings = settings(&config).resolved(&policy.own());
         assert_eq!(settings.placement_interval_ms, Some(20));
         let scope = |group: &str| settings.limits.groups[group].scope;
         assert_eq!(scope("guests"), Some(numaherd_herd::AffinityScope::Core));
-        assert_eq!(scope("same"), Some(numaherd_herd::AffinityScope::Domain));
+        assert_eq!(scope("paced"), Some(numaherd_herd::AffinityScope::Domain));
         assert!(!settings.limits.groups.contains_key("web"));
     }
 }
