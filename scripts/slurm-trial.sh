@@ -4,7 +4,6 @@
 #
 #   sudo apt install --no-install-recommends slurmctld slurmd slurm-client munge
 #   sudo scripts/slurm-trial.sh [PROGRAMS]     the folder of numaherd and menagerie; default target/release
-#   numaherd lab run --real-time --memory 4096 -- scripts/slurm-trial.sh     on four nodes
 #
 # Everything that it writes is in a folder of its own, and every daemon has its own sockets and ends with the trial: no
 # Slurm that this machine is part of is touched. Jobs have control groups, so it must be root. SECONDS_BUSY is how long
@@ -83,7 +82,6 @@ if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 else
     printf 'CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n' >"$work/cgroup.conf"
 fi
-shape=$(slurmd -C | sed -n "s/^NodeName=[^ ]* //p" | sed 's/UpTime.*//; s/RealMemory=[0-9]*//')
 cat >"$work/slurm.conf" <<END
 ClusterName=trial
 SlurmctldHost=$node(127.0.0.1)
@@ -107,7 +105,7 @@ MpiDefault=none
 PrologFlags=Alloc
 Prolog=$work/numaherd-job
 Epilog=$work/numaherd-job
-NodeName=$node NodeAddr=127.0.0.1 $shape
+NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc)
 PartitionName=trial Nodes=ALL Default=YES MaxTime=10 OverSubscribe=FORCE:4
 END
 export SLURM_CONF=$work/slurm.conf
@@ -125,16 +123,17 @@ cd "$work"
 
 # A job, by number, until it has ended and its Epilog, too.
 ended() { ! squeue -h -j "$1" 2>/dev/null | grep -q .; }
-report_of() { [ -e "$work/reports/job-$1-$node.txt" ]; }
 job=
 submit() {
     printf '$ sbatch %s\n' "$*"
     job=$(sbatch --parsable -o "$work/out-%j" "$@")
 }
+# The report is there once the Epilog has taken the job's directory away.
+epilogue() { [ ! -e "$work/run/$job" ]; }
 show() {
     until_true ended "$job"
-    until_true report_of "${1:-$job}"
-    cat "$work/reports/job-${1:-$job}-$node.txt"
+    until_true epilogue
+    cat "$work/reports/job-$job-$node.txt" 2>/dev/null || echo "(no report)"
 }
 observed() { [ "$(find "$work/run" -name ledger.zst | wc -l)" -ge "$1" ]; }
 state() { printf 'node: %s\n' "$(sinfo -h -o %T)"; }
@@ -156,13 +155,12 @@ step_away() {
 step_once() {
     head_of "A job that ends at once"
     submit --wrap true
-    until_true ended "$job"
-    cat "$work/reports/job-$job-$node.txt" 2>/dev/null || echo "(no report)"
+    show
     state
 }
 step_array() {
     head_of "An array of six"
-    submit --array=1-6 --wrap "menagerie compute --seconds 2"
+    submit --array=1-6 --wrap "menagerie compute --seconds $busy"
     until_true ended "$job"
     ls "$work/reports" | wc -l | sed 's/$/ reports so far/'
     state
@@ -183,10 +181,9 @@ step_asked() {
 step_comment() {
     head_of "ONLY_ASKED=yes: a job that does not ask, and one that does"
     settings ONLY_ASKED=yes
-    submit --wrap "menagerie compute --seconds 2"
-    until_true ended "$job"
-    cat "$work/reports/job-$job-$node.txt" 2>/dev/null || echo "(no report)"
-    submit --comment=numaherd --wrap "menagerie compute --seconds 2"
+    submit --wrap "menagerie compute --seconds $busy"
+    show
+    submit --comment=numaherd --wrap "menagerie compute --seconds $busy"
     show
     settings
 }
@@ -204,8 +201,7 @@ step_killed() {
     until_true observed 1
     sleep 2
     kill -KILL "$(cat "$work"/run/*/pid)"
-    until_true ended "$job"
-    cat "$work/reports/job-$job-$node.txt" 2>/dev/null || echo "(no report)"
+    show
     state
 }
 step_slurmd() {
