@@ -213,6 +213,10 @@ pub struct Reproduce {
     #[arg(long, value_name = "FOLDER")]
     pub traces: Option<PathBuf>,
 
+    /// Record all traces again first
+    #[arg(long, conflicts_with = "from")]
+    pub fresh_traces: bool,
+
     /// Draw IPM's sharing patterns (Fig 6) into this folder first
     #[arg(long, value_name = "FOLDER")]
     pub heat_maps: Option<PathBuf>,

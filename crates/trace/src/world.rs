@@ -57,7 +57,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis, Judgement, PageUse};
+pub use analysis::{Analysis, Judgement, PageUse, SetUp};
 pub use energy::Energy;
 pub use figures::{
     CacheFigures, Figures, LineFigures, LinkTraffic, PageFigures, TlbFigures, UnitFigures,

@@ -75,6 +75,9 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         false => Effort::FULL,
     };
     let traces = options.traces.clone().unwrap_or_else(kept_traces);
+    if options.fresh_traces {
+        Traces::within(&traces)?.forget()?;
+    }
     if let Some(folder) = &options.heat_maps {
         ipm::draw(folder, &Traces::within(&traces)?)?;
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -104,6 +105,11 @@ pub fn few() -> Vec<&'static Kernel> {
     NAS.iter().chain(&PARSEC).chain([&STENCIL]).collect()
 }
 
+/// All kernels that are recorded.
+fn all() -> impl Iterator<Item = &'static Kernel> {
+    few().into_iter().chain(&NAS_MANY)
+}
+
 /// A kernel with eight threads, by its name.
 ///
 /// # Panics
@@ -148,6 +154,21 @@ impl Traces {
             folder: folder.to_owned(),
             opened: Mutex::default(),
         })
+    }
+
+    /// Removes the traces of all kernels, so that each is recorded when it is next needed.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn forget(&self) -> Result<()> {
+        for kernel in all() {
+            let path = self.folder.join(kernel.file());
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.with_context(|| format!("cannot remove {}", path.display()))?,
+            }
+        }
+        Ok(())
     }
 
     /// A kernel's trace, recorded first where there is none.
@@ -224,7 +245,7 @@ pub mod made {
     /// Writes a trace for each kernel: every thread goes through pages of its own and through pages that it
     /// shares with its neighbour. The first thread touches all pages first.
     pub fn all(folder: &Path) -> Traces {
-        for kernel in NAS.iter().chain(&NAS_MANY).chain(&PARSEC).chain([&STENCIL]) {
+        for kernel in super::all() {
             let path = folder.join(kernel.file());
             fs::write(path, trace(kernel)).expect("the folder takes files");
         }

@@ -230,6 +230,16 @@ impl FrameReader {
         self.next = 0;
     }
 
+    /// Leaves out frames, up to the last.
+    pub fn skip(&mut self, frames: usize) {
+        self.next = self.next.saturating_add(frames).min(self.frames.len());
+    }
+
+    /// Frames that were read or left out since the first.
+    pub const fn frames_read(&self) -> usize {
+        self.next
+    }
+
     /// Replaces `events` by those of the next frame, and says which it is. None, and no events,
     /// after the last.
     ///

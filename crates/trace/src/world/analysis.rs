@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use numaherd_topology::{NodeId, Topology};
 
 use super::options::Start;
+use super::threads::Release;
 use crate::{Error, ThreadInfo, Trace};
 
 /// Who uses a page.
@@ -36,6 +37,36 @@ pub struct Judgement {
     pub local_accesses: u64,
 }
 
+/// What of a trace is played only once: the set-up, and the threads that did next to nothing. Empty where all is
+/// played again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetUp {
+    pub(super) releases: Vec<Option<Release>>,
+}
+
+impl SetUp {
+    /// Whether the trace tells where set-up ends.
+    pub fn is_known(&self) -> bool {
+        !self.releases.is_empty()
+    }
+
+    /// When the last thread was released, in modelled s; 0 where that is not known.
+    pub fn seconds(&self) -> f64 {
+        let times = self.releases.iter().flatten();
+        let last = times.map(|release| release.time_ps).max();
+        last.unwrap_or(0) as f64 * 1e-12
+    }
+
+    /// Whole frames of a thread that belong to it, and events of the next.
+    fn of(&self, thread: usize) -> (usize, usize) {
+        match self.releases.get(thread) {
+            Some(Some(release)) => release.place(),
+            Some(None) => (usize::MAX, 0),
+            None => (0, 0),
+        }
+    }
+}
+
 /// What a whole trace says of its pages and threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
@@ -59,6 +90,17 @@ impl Analysis {
     /// # Panics
     /// When `page_bytes` is not a power of two.
     pub fn of(trace: &Trace, page_bytes: u64) -> Result<Self, Error> {
+        Self::after(trace, page_bytes, &SetUp::default())
+    }
+
+    /// The same of what is played again in each loop: without the set-up, where the trace has one.
+    ///
+    /// # Errors
+    /// As [`Analysis::of`].
+    ///
+    /// # Panics
+    /// As [`Analysis::of`].
+    pub fn after(trace: &Trace, page_bytes: u64, set_up: &SetUp) -> Result<Self, Error> {
         assert!(page_bytes.is_power_of_two(), "a page of {page_bytes} bytes");
         let shift = page_bytes.trailing_zeros();
         let threads = trace.threads().to_vec();
@@ -70,13 +112,16 @@ impl Analysis {
             let mut own: HashMap<u64, u64> = HashMap::new();
             // Most accesses are to a page used of late.
             let mut recent = [(u64::MAX, 0u64); 64];
+            let (frames, mut before) = set_up.of(number);
+            reader.skip(frames);
             loop {
                 match reader.next_frame(&mut events) {
                     Ok(Some(_)) => {}
                     Ok(None) | Err(Error::Damaged(_)) => break,
                     Err(error) => return Err(error),
                 }
-                for event in events.iter().filter(|event| event.is_access()) {
+                let played = &events[std::mem::take(&mut before).min(events.len())..];
+                for event in played.iter().filter(|event| event.is_access()) {
                     let page = event.address >> shift;
                     let slot = &mut recent[page as usize % 64];
                     if slot.0 != page {

@@ -20,7 +20,7 @@ use super::options::{Options, SampleEvery, Start};
 use super::pages::PageTable;
 use super::scan::Scan;
 use super::schedule::TICK_PS;
-use super::threads::{Process, State, Thread};
+use super::threads::{Process, Release, State, Thread};
 use super::unit::Unit;
 use crate::{Error, Trace};
 
@@ -40,6 +40,8 @@ pub struct Engine {
     pub(super) now_ps: u64,
     pub(super) loops_left: u32,
     pub(super) is_first_loop: bool,
+    /// Which thread last woke another again that it had made, and how often it had slept before, in the first loop.
+    pub(super) release: Option<(usize, u64)>,
     pub(super) is_over: bool,
     /// When idle cores next look for work elsewhere.
     pub(super) next_tick_ps: u64,
@@ -103,6 +105,7 @@ impl Engine {
             quantum_ps: options.quantum_ns * 1000,
             loops_left: options.loops,
             is_first_loop: true,
+            release: None,
             memory,
             threads,
             all_cpus,
@@ -320,42 +323,65 @@ impl Engine {
     ///
     /// From the second loop on the workers alone begin anew, all at once: the threads that did next to
     /// nothing (they made the others and waited) have done it, and would look like a program that starts.
-    /// Their wakes come at once.
+    /// Their wakes come at once. Where such a maker woke all workers again after it had made them (when they had
+    /// set up), they begin from there.
     pub(super) fn begin_loop(&mut self) {
         self.loops_left -= 1;
+        let releases = self.releases();
         let executed: Vec<u64> = self.threads.iter().map(|thread| thread.executed).collect();
         let least = executed.iter().max().copied().unwrap_or(0) / 100;
+        let is_idle = |thread: usize| match releases.get(thread) {
+            Some(release) => release.is_none(),
+            None => executed[thread] < least,
+        };
         for number in 0..self.threads.len() {
-            if executed[number] < least {
+            if is_idle(number) {
                 continue;
             }
-            let was_born = self.threads[number].was_born;
-            self.threads[number].rewind();
-            let has_events = match self.threads[number].fetch() {
-                Ok(has_events) => has_events,
-                Err(error) => {
-                    self.done.failures.push(error.to_string());
-                    false
+            let thread = &mut self.threads[number];
+            let release = releases.get(number).and_then(Option::as_ref);
+            let begun = match release {
+                Some(release) => thread.rewind_to(release),
+                None => {
+                    thread.rewind();
+                    thread.fetch()
                 }
             };
-            let begins_asleep = self.threads[number].begins_asleep();
+            let has_events = begun.unwrap_or_else(|error| {
+                self.done.failures.push(error.to_string());
+                false
+            });
             if !has_events {
-                self.threads[number].state = State::Ended;
-                self.threads[number].ended_ps = self.now_ps;
-            } else if number == 0 || begins_asleep || was_born {
-                let thread = &mut self.threads[number];
-                if was_born {
-                    // The first wake made it; nobody has to again.
-                    let from_idle = |(by, _): &&(usize, u64)| executed[*by] < least;
-                    let idle = thread.woken_by.iter().filter(from_idle);
-                    let wakes: u64 = idle.map(|(_, times)| times).sum();
-                    let maker = thread.woken_by.first().map(|(by, _)| executed[*by] < least);
-                    let made = u64::from(begins_asleep && maker == Some(true));
-                    thread.happened(usize::from(begins_asleep));
-                    (thread.wakes, thread.woken_ps) = (wakes - made, self.now_ps);
+                thread.state = State::Ended;
+                thread.ended_ps = self.now_ps;
+            } else if number == 0 || thread.begins_asleep() || thread.was_born {
+                if thread.was_born {
+                    thread.goes_round(release, self.now_ps, is_idle);
                 }
                 self.is_born(number, self.now_ps);
             }
+        }
+    }
+
+    /// Where each worker was released when all had set up, by the thread that had made them. Workers are the threads that
+    /// did something since, the maker none of them. Empty where there was no such release.
+    pub(super) fn releases(&self) -> Vec<Option<Release>> {
+        let Some((maker, turn)) = self.release else {
+            return Vec::new();
+        };
+        let since = |thread: &Thread| thread.executed - thread.executed_before_release;
+        let most = self.threads.iter().map(since).max().unwrap_or(0);
+        let works = |thread: &Thread| since(thread) > most / 100;
+        let is_released = |thread: &Thread| {
+            let release = thread.release.as_ref();
+            let is_with_others = release.is_some_and(|release| release.turn == turn);
+            is_with_others && thread.maker() == Some(maker)
+        };
+        let release = |thread: &Thread| thread.release.clone().filter(|_| works(thread));
+        let mut workers = self.threads.iter().filter(|thread| works(thread));
+        match most > 0 && workers.all(is_released) {
+            true => self.threads.iter().map(release).collect(),
+            false => Vec::new(),
         }
     }
 

@@ -242,6 +242,9 @@ impl Engine {
         let at = self.threads[number].core;
         let now_ps = self.cores[at].time_ps;
         let thread = &mut self.threads[number];
+        if self.is_first_loop {
+            thread.comes_to_sleep(now_ps);
+        }
         if thread.wakes > 0 {
             thread.wakes -= 1;
             if thread.wakes == 0 && thread.woken_ps > now_ps {
@@ -263,15 +266,13 @@ impl Engine {
             return;
         };
         let ready_ps = time_ps + self.memory.options.wake_ns * 1000;
-        let Some(thread) = self.threads.get_mut(number) else {
+        let Some(thread) = self.threads.get(number) else {
             return;
         };
         if self.is_first_loop && thread.state != State::Unborn {
-            match thread.woken_by.iter_mut().find(|(by, _)| *by == waker) {
-                Some((_, times)) => *times += 1,
-                None => thread.woken_by.push((waker, 1)),
-            }
+            self.notes_wake(waker, number, ready_ps);
         }
+        let thread = &mut self.threads[number];
         match thread.state {
             State::Unborn => self.is_born(number, ready_ps),
             State::Asleep(since_ps) => self.goes_on(number, ready_ps.max(since_ps)),
@@ -280,6 +281,24 @@ impl Engine {
                 thread.woken_ps = ready_ps;
             }
             State::Ended => {}
+        }
+    }
+
+    /// Notes who woke whom, and which threads are so released from set-up.
+    fn notes_wake(&mut self, waker: usize, woken: usize, time_ps: u64) {
+        let turn = self.threads[waker].sleeps;
+        if !self.threads[woken].is_woken(waker, turn, time_ps) {
+            return;
+        }
+        if self.release != Some((waker, turn)) {
+            self.release = Some((waker, turn));
+            for thread in &mut self.threads {
+                thread.executed_before_release = thread.executed;
+            }
+        }
+        let others = self.threads.iter_mut();
+        for other in others.filter(|other| other.maker() == Some(waker)) {
+            other.sees_release(turn, time_ps);
         }
     }
 

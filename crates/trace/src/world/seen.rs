@@ -16,6 +16,7 @@ use numaherd_world::{
 };
 
 use super::accesses::Sampled;
+use super::analysis::SetUp;
 use super::engine::Engine;
 use super::figures::Figures;
 use super::machine::Hardware;
@@ -53,6 +54,13 @@ impl TraceWorld {
     /// pages that were touched.
     pub fn placement(&self) -> Start {
         self.engine().placement()
+    }
+
+    /// What of the trace is played only once, as far as it was played: known once all threads were released.
+    pub fn set_up(&self) -> SetUp {
+        SetUp {
+            releases: self.engine().releases(),
+        }
     }
 
     /// Whether all threads have ended for good.

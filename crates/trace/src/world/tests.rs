@@ -84,6 +84,10 @@ fn world(events: Vec<Vec<Event>>, options: Options) -> TraceWorld {
 
 /// Runs to the end; a policy that does nothing.
 fn to_the_end(mut world: TraceWorld) -> Figures {
+    to_the_end_of(&mut world)
+}
+
+fn to_the_end_of(world: &mut TraceWorld) -> Figures {
     while world.run_for(Duration::from_secs(1)) == Progress::Ran {}
     assert!(world.is_over());
     world.figures()

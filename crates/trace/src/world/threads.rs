@@ -60,9 +60,17 @@ pub(super) struct Thread {
     pub(super) done: Done,
     /// Instructions in all.
     pub(super) executed: u64,
-    /// Who woke it how often in the first loop, in the order of their first wakes; being made not among
-    /// them.
+    /// Who woke it how often in the first loop, in the order of their first wakes; being made is among them where
+    /// it began asleep.
     pub(super) woken_by: Vec<(usize, u64)>,
+    /// Where it went on when its maker last woke it.
+    pub(super) release: Option<Release>,
+    /// The turn in which its maker woke it before it slept: the release is at its next sleep.
+    awaits_release: Option<u64>,
+    /// Instructions before anyone was last released.
+    pub(super) executed_before_release: u64,
+    /// Sleeps in the first loop.
+    pub(super) sleeps: u64,
     /// When it last ended.
     pub(super) ended_ps: u64,
     /// Whether it has been born in any loop.
@@ -73,6 +81,29 @@ pub(super) struct Thread {
     /// Events that were read, and how many of them have happened.
     events: Vec<Event>,
     at: usize,
+}
+
+/// Where a thread went on when its maker last woke it, or others that it had made: in fork-join programs, at the end of
+/// set-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Release {
+    /// When, in picoseconds.
+    pub(super) time_ps: u64,
+    /// Frames of its events that were read, the one that it was at among them.
+    frames: usize,
+    /// Events of that frame that had happened.
+    at: usize,
+    /// Who had woken it how often by then.
+    woken_by: Vec<(usize, u64)>,
+    /// How often its maker had slept: those that it wakes without sleeping in between are released together.
+    pub(super) turn: u64,
+}
+
+impl Release {
+    /// Whole frames of its events before that, and events of the next.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (self.frames - 1, self.at)
+    }
 }
 
 pub(super) struct Process {
@@ -104,6 +135,10 @@ impl Thread {
             done: Done::default(),
             executed: 0,
             woken_by: Vec::new(),
+            release: None,
+            awaits_release: None,
+            executed_before_release: 0,
+            sleeps: 0,
             ended_ps: 0,
             was_born: false,
             unit: None,
@@ -139,12 +174,99 @@ impl Thread {
         Ok(true)
     }
 
-    /// Begins again.
+    /// Begins again, with the first event.
     pub(super) fn rewind(&mut self) {
         self.reader.rewind();
         self.events.clear();
         (self.at, self.wakes) = (0, 0);
         self.state = State::Unborn;
+    }
+
+    /// Begins again where it was released. False when there is nothing after that.
+    ///
+    /// # Errors
+    /// As [`Thread::fetch`].
+    pub(super) fn rewind_to(&mut self, release: &Release) -> Result<bool, Error> {
+        self.rewind();
+        let (frames, at) = release.place();
+        self.reader.skip(frames);
+        self.fetch()?;
+        self.at = at;
+        self.fetch()
+    }
+
+    /// Goes on in a loop that it has begun again: the wakes of threads that are not played again come at once.
+    pub(super) fn goes_round(
+        &mut self,
+        from: Option<&Release>,
+        now_ps: u64,
+        is_idle: impl Fn(usize) -> bool,
+    ) {
+        let by_idle = |woken_by: &[(usize, u64)]| -> u64 {
+            let by_idle = woken_by.iter().filter(|(by, _)| is_idle(*by));
+            by_idle.map(|(_, times)| times).sum()
+        };
+        let before = match from {
+            Some(release) => by_idle(&release.woken_by),
+            None if self.begins_asleep() => {
+                // The first wake made it; nobody has to again.
+                self.happened(1);
+                u64::from(self.maker().is_some_and(&is_idle))
+            }
+            None => 0,
+        };
+        (self.wakes, self.woken_ps) = (by_idle(&self.woken_by) - before, now_ps);
+    }
+
+    /// Who woke it first in the first loop: its maker, where it began asleep.
+    pub(super) fn maker(&self) -> Option<usize> {
+        self.woken_by.first().map(|(by, _)| *by)
+    }
+
+    /// Notes, in the first loop, that a thread has woken it, which has slept so often. Whether its maker has woken it
+    /// again.
+    pub(super) fn is_woken(&mut self, waker: usize, turn: u64, time_ps: u64) -> bool {
+        let known = self.woken_by.iter_mut().find(|(by, _)| *by == waker);
+        let is_first = known.is_none();
+        match known {
+            Some((_, times)) => *times += 1,
+            None => self.woken_by.push((waker, 1)),
+        }
+        let is_again = !is_first && self.maker() == Some(waker);
+        if is_again {
+            match self.state {
+                State::Ready => self.awaits_release = Some(turn),
+                _ => self.is_released(turn, time_ps),
+            }
+        }
+        is_again
+    }
+
+    /// Notes, in the first loop, that its maker has woken others again, which is a release of this thread as well if it
+    /// is awake and has not been released with them.
+    pub(super) fn sees_release(&mut self, turn: u64, time_ps: u64) {
+        let is_released = self.release.as_ref().is_some_and(|one| one.turn == turn);
+        if self.state == State::Ready && !is_released && self.awaits_release != Some(turn) {
+            self.is_released(turn, time_ps);
+        }
+    }
+
+    /// Notes, in the first loop, that it sleeps, or goes on at once since a wake has ended that sleep already.
+    pub(super) fn comes_to_sleep(&mut self, time_ps: u64) {
+        self.sleeps += 1;
+        if let Some(turn) = self.awaits_release.take() {
+            self.is_released(turn, time_ps);
+        }
+    }
+
+    fn is_released(&mut self, turn: u64, time_ps: u64) {
+        self.release = Some(Release {
+            time_ps,
+            frames: self.reader.frames_read(),
+            at: self.at,
+            woken_by: self.woken_by.clone(),
+            turn,
+        });
     }
 
     /// Whether it waits for its maker in its own first event, so that it may be there from the start.

@@ -7,9 +7,11 @@ use std::time::Duration;
 use numaherd_topology::NodeId;
 use numaherd_world::World;
 
-use super::{given, hardware, process, thread, to_the_end, trace, walk, world};
+use super::{
+    PAGE, given, hardware, process, thread, to_the_end, to_the_end_of, trace, walk, world,
+};
 use crate::Event;
-use crate::world::{Figures, Options, TraceWorld};
+use crate::world::{Analysis, Figures, Options, TraceWorld};
 
 /// So many instructions; at 2 ns each.
 fn work(instructions: u32) -> Event {
@@ -179,6 +181,56 @@ fn who_only_makes_the_others_and_waits_is_played_once() {
     assert_eq!(twice.instructions, 2 * once.instructions - 5);
     assert!(twice.seconds < 1.9 * once.seconds, "both begin at once");
     assert_eq!((twice.loops, twice.released), (2, 0));
+}
+
+/// A maker that makes two threads and lets them go on once both have set up: each walks through its first pages
+/// and then through its others.
+fn with_set_up() -> Vec<Vec<Event>> {
+    let maker = [
+        vec![Event::wake(1, 1), Event::wake(2, 1)],
+        vec![Event::sleep(1), Event::sleep(1)],
+        vec![Event::wake(1, 1), Event::wake(2, 1)],
+    ];
+    let worker = |first| {
+        let set_up = [vec![Event::sleep(0)], walk(first, 24, 1)].concat();
+        let is_ready = vec![Event::wake(0, 0), Event::sleep(0)];
+        [set_up, is_ready, walk(first + 24, 8, 2)].concat()
+    };
+    vec![maker.concat(), worker(0), worker(100)]
+}
+
+#[test]
+fn what_comes_before_all_are_released_is_played_once() {
+    let played = |loops| {
+        let options = Options {
+            loops,
+            ..given(&[4, 0, 2], &[])
+        };
+        let mut world = world(with_set_up(), options);
+        let figures = to_the_end_of(&mut world);
+        (figures, world.set_up())
+    };
+    let ((once, set_up), (thrice, same)) = (played(1), played(3));
+    let lines = PAGE / 64;
+    assert_eq!(once.accesses, 2 * (24 + 16) * lines);
+    assert_eq!(thrice.accesses, once.accesses + 2 * 2 * 16 * lines);
+    assert_eq!((thrice.released, thrice.loops), (0, 3));
+    assert_eq!(set_up, same);
+    assert!(set_up.is_known());
+    assert!(set_up.seconds() > 0.0 && set_up.seconds() < once.seconds);
+    let after = Analysis::after(&trace(&with_set_up()), PAGE, &set_up).unwrap();
+    assert_eq!(after.accesses, 2 * 16 * lines);
+    let pages: Vec<u64> = after.pages.iter().map(|used| used.page).collect();
+    assert_eq!(pages, (24..32).chain(124..132).collect::<Vec<u64>>());
+}
+
+#[test]
+fn set_up_is_not_known_where_a_worker_makes_the_others() {
+    let mut events = with_set_up();
+    events[0].extend(walk(200, 8, 2));
+    let mut world = world(events, given(&[4, 0, 2], &[]));
+    to_the_end_of(&mut world);
+    assert!(!world.set_up().is_known());
 }
 
 #[test]
