@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{Tolerance, parse};
 pub use measured::{Measured, changes, list};
-pub use record::{CheckedClaim, Record};
+pub use record::{CheckedClaim, Measurement, Record};
 
 /// What is wrong with claims, with a record of them, or with what was measured for them.
 #[derive(Debug, thiserror::Error)]

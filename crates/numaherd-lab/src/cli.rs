@@ -209,6 +209,10 @@ pub struct Reproduce {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// The commit that the program was built from, for the record
+    #[arg(long, value_name = "COMMIT", requires = "record")]
+    pub commit: Option<String>,
+
     /// Folder of recorded traces [default: numaherd/traces in the user's cache folder]
     #[arg(long, value_name = "FOLDER")]
     pub traces: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! What experiments measured: figures by claim, and details for the claims' notes.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use numaherd_quantity::statistics::Mean;
@@ -13,6 +13,8 @@ pub struct Measured {
     /// Half of the 95 % confidence interval of figures with chance in them.
     intervals: BTreeMap<String, f64>,
     details: BTreeMap<String, String>,
+    /// Claims whose figures neither chance nor the length of a run changes.
+    exact: BTreeSet<String>,
     /// Why there are no figures of claims about traces, where there are none.
     pub without_traces: Option<String>,
 }
@@ -58,11 +60,25 @@ impl Measured {
         self
     }
 
+    /// With all figures so far as exact: neither chance nor the length of a run changes them, so that any run must find
+    /// what the record has.
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.exact = self.figures.iter().map(|(id, _)| id.clone()).collect();
+        self
+    }
+
+    /// Whether a claim's figure is exact.
+    pub fn is_exact(&self, id: &str) -> bool {
+        self.exact.contains(id)
+    }
+
     /// Adds what another experiment measured.
     pub fn append(&mut self, mut other: Self) {
         self.figures.append(&mut other.figures);
         self.intervals.append(&mut other.intervals);
         self.details.append(&mut other.details);
+        self.exact.append(&mut other.exact);
         self.without_traces = self.without_traces.take().or(other.without_traces);
     }
 

@@ -19,12 +19,24 @@ const MOST_BYTES: u64 = 16 << 20;
 pub struct Record {
     /// Version of this form.
     pub schema: u32,
+    /// How the lines of each paper were measured, in the order of the papers.
+    pub measurements: Vec<Measurement>,
+    /// One line for each claim, paper by paper.
+    pub lines: Vec<CheckedClaim>,
+}
+
+/// How the lines of a paper were measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// The paper.
+    pub paper: Paper,
+    /// The commit of the program; `None` where nobody said.
+    pub commit: Option<String>,
     /// Runs of each experiment with chance in it.
     pub runs: u32,
     /// Modelled seconds of experiments of a fixed time.
     pub hour_s: f64,
-    /// One line for each claim, paper by paper.
-    pub lines: Vec<CheckedClaim>,
 }
 
 /// A claim and whether it holds.
@@ -90,12 +102,11 @@ pub(super) fn rounded(figure: f64) -> f64 {
 }
 
 impl Record {
-    /// What experiments with so many runs and modelled seconds found.
-    pub fn new(runs: u32, hour_s: f64, lines: Vec<CheckedClaim>) -> Self {
+    /// What experiments found, and how they were made.
+    pub fn new(measurements: Vec<Measurement>, lines: Vec<CheckedClaim>) -> Self {
         Self {
-            schema: 2,
-            runs,
-            hour_s,
+            schema: 3,
+            measurements,
             lines,
         }
     }
@@ -141,6 +152,7 @@ impl Record {
     #[must_use]
     pub fn of(mut self, papers: &[Paper]) -> Self {
         self.lines.retain(|line| papers.contains(&line.paper));
+        self.measurements.retain(|one| papers.contains(&one.paper));
         self
     }
 
@@ -152,6 +164,10 @@ impl Record {
         self.lines
             .extend(others.filter(|line| !papers.contains(&line.paper)));
         self.lines.sort_by_key(|line| line.paper);
+        let others = before.measurements.into_iter();
+        self.measurements
+            .extend(others.filter(|one| !papers.contains(&one.paper)));
+        self.measurements.sort_by_key(|one| one.paper);
         self
     }
 

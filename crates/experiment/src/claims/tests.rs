@@ -287,8 +287,21 @@ mod of_records {
         CheckedClaim::of(paper, &claim, ours, None, String::new())
     }
 
+    /// Each paper measured with as many runs as it has lines.
     fn record(lines: Vec<CheckedClaim>) -> Record {
-        Record::new(10, 3600.0, lines)
+        let mut measurements: Vec<Measurement> = Vec::new();
+        for line in &lines {
+            match measurements.iter_mut().find(|one| one.paper == line.paper) {
+                Some(known) => known.runs += 1,
+                None => measurements.push(Measurement {
+                    paper: line.paper,
+                    commit: None,
+                    runs: 1,
+                    hour_s: 3600.0,
+                }),
+            }
+        }
+        Record::new(measurements, lines)
     }
 
     #[test]
@@ -316,10 +329,14 @@ mod of_records {
         let before = record(vec![
             line(Paper::Dino, "a", 11.0),
             line(Paper::NMass, "b", 11.0),
+            line(Paper::NMass, "b2", 11.0),
         ]);
         let now = record(vec![line(Paper::NMass, "c", 11.0)]).with_others_of(before);
         let ids: Vec<&str> = now.lines.iter().map(|line| line.id.as_str()).collect();
         assert_eq!(ids, ["a", "c"]);
+        let measured = now.measurements.iter().map(|one| (one.paper, one.runs));
+        let measured: Vec<(Paper, u32)> = measured.collect();
+        assert_eq!(measured, [(Paper::Dino, 1), (Paper::NMass, 1)]);
     }
 
     #[test]

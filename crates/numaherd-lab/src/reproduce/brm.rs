@@ -5,6 +5,7 @@
 //! | [`factors`] | §2.2.1, Fig 4: locality, cache and sharing, each alone |
 //! | [`micro`] | §2.2.2, §2.3, §3.2, §6.1, Fig 5 to 7, 8a: all of them at once |
 //! | [`workloads`] | §1, §6.1, §6.2, Fig 1, 8b, 8c, 9: parallel and multiprogrammed workloads |
+//! | [`readings`] | §6.1, §6.2, Fig 8a, 8c, 9: the algorithm as printed beside ours |
 //! | [`overhead`] | §6.3, Fig 10: what the bookkeeping costs |
 //! | [`inference`] | §8: candidates that brm infers |
 //! | [`lab`] | Fig 5, 7, 8a, 9 in the lab: `numaherd lab brm` |
@@ -17,6 +18,7 @@ mod inference;
 pub mod lab;
 mod micro;
 mod overhead;
+mod readings;
 mod setup;
 mod workloads;
 
@@ -32,8 +34,12 @@ use super::testbed::{Effort, Suite};
 pub fn measure(effort: &Effort) -> Result<Measured> {
     let setup = setup::Setup::new()?;
     let mut measured = factors::measure(&setup)?;
+    measured.append(micro::bound(&setup)?);
+    measured.append(workloads::bound(&setup)?);
+    let mut measured = measured.exact();
     measured.append(effort.with_intervals(|effort| micro::measure(&setup, effort))?);
     measured.append(effort.with_intervals(|effort| workloads::measure(&setup, effort))?);
+    measured.append(readings::measure(&setup, effort)?);
     measured.append(overhead::measure(&setup)?);
     measured.append(inference::measure(&setup, effort)?);
     Ok(measured)

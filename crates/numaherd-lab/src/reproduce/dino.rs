@@ -43,6 +43,7 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
     let mut measured = scenarios::measure(&testbed)?;
     measured.append(clones::measure(&testbed)?);
     measured.append(uma::measure()?);
+    let mut measured = measured.exact();
     let windows = sweep::testbeds(&testbed);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
     measured.append(effort.with_intervals(|effort| mpi::measure(&testbed, effort))?);

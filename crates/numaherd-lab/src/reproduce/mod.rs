@@ -24,7 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
 use numaherd_experiment::claims::{
-    CheckedClaim, Claims, ClaimsError, Measured, Paper, Record, RunsOn,
+    CheckedClaim, Claims, ClaimsError, Measured, Measurement, Paper, Record, RunsOn,
 };
 
 use crate::cli::{Papers, Reproduce};
@@ -92,7 +92,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             record: read(path)?.of(papers),
             left_out: Vec::new(),
         },
-        None => run(papers, &effort, &traces)?,
+        None => run(papers, options.commit.as_deref(), &effort, &traces)?,
     };
     for left_out in &findings.left_out {
         if options.record.is_some() {
@@ -163,8 +163,8 @@ fn claims_fell(count: usize) -> anyhow::Error {
 }
 
 /// Runs the experiments of some papers, one paper after the other, each on all cores.
-fn run(papers: &[Paper], effort: &Effort, traces: &Path) -> Result<Findings> {
-    let (mut lines, mut left_out) = (Vec::new(), Vec::new());
+fn run(papers: &[Paper], commit: Option<&str>, effort: &Effort, traces: &Path) -> Result<Findings> {
+    let (mut measurements, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for &paper in papers {
         let claims = Claims::built_in(paper)?;
         let bar = ProgressBar::new_spinner();
@@ -177,6 +177,12 @@ fn run(papers: &[Paper], effort: &Effort, traces: &Path) -> Result<Findings> {
         let measured = measure(paper, effort, traces)
             .with_context(|| format!("cannot run {}'s experiments", paper.name()))?;
         bar.finish_and_clear();
+        measurements.push(Measurement {
+            paper,
+            commit: commit.map(str::to_owned),
+            runs: effort.runs,
+            hour_s: effort.hour_s,
+        });
         lines.extend(claims.judge(&measured)?);
         if let Some(why) = measured.without_traces {
             let on_traces = claims
@@ -191,7 +197,7 @@ fn run(papers: &[Paper], effort: &Effort, traces: &Path) -> Result<Findings> {
         }
     }
     Ok(Findings {
-        record: Record::new(effort.runs, effort.hour_s, lines),
+        record: Record::new(measurements, lines),
         left_out,
     })
 }
@@ -228,7 +234,7 @@ mod tests {
     use super::*;
     use numaherd::exit;
 
-    /// Every claim of a paper has a figure, and every figure a claim.
+    /// Every claim of a paper has a figure, and every figure a claim; an exact figure is the record's.
     fn is_judged(paper: Paper, effort: &Effort) {
         let folder = tempfile::tempdir().unwrap();
         traces::made::all(folder.path());
@@ -241,6 +247,16 @@ mod tests {
             // In traces that were made up, there may be nothing to measure.
             let is_known = line.ours.is_some() || claim.runs_on == RunsOn::Traces;
             assert!(is_known, "{}", claim.id);
+        }
+        let record = Record::built_in().unwrap().of(&[paper]);
+        for now in lines.iter().filter(|line| measured.is_exact(&line.id)) {
+            let known = record.lines.iter().find(|line| line.id == now.id).unwrap();
+            assert_eq!(
+                (now.ours, now.holds),
+                (known.ours, known.holds),
+                "{}",
+                now.id
+            );
         }
     }
 

@@ -37,7 +37,9 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
     let profiled = workloads::profiled(&testbed, &profiles);
     let mut measured = mappings::measure(&testbed)?;
     measured.append(workloads::pressures(&profiles));
+    let mut measured = measured.exact();
     measured.append(effort.with_intervals(|effort| workloads::measure(&profiled, effort))?);
+    measured.append(workloads::readings(&profiled, &effort.once())?);
     Ok(measured)
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use numaherd_experiment::claims::{
-    CheckedClaim, Claims, Kind, Paper, Record, Statement, Tolerance,
+    CheckedClaim, Claims, Kind, Measurement, Paper, Record, Statement, Tolerance,
 };
 use numaherd_experiment::table::Table;
 
@@ -137,9 +137,11 @@ pub fn page(record: &Record) -> Result<String> {
             continue;
         }
         let Claims { title, about, .. } = Claims::built_in(paper)?;
+        let made = record.measurements.iter().find(|one| one.paper == paper);
+        let made = made.map(made_by).unwrap_or_default();
         let _ = write!(
             text,
-            "\n## {title}\n\n{about}\n\n| where | claim | paper | ours | holds | |\n|---|---|---|---|---|---|\n"
+            "\n## {title}\n\n{about}\n\n{made}| where | claim | paper | ours | holds | |\n|---|---|---|---|---|---|\n"
         );
         let mut notes: Vec<&str> = Vec::new();
         for line in &lines {
@@ -173,9 +175,21 @@ pub fn page(record: &Record) -> Result<String> {
     Ok(text)
 }
 
+/// How a paper's lines were measured, as a paragraph.
+fn made_by(measurement: &Measurement) -> String {
+    let (runs, hour) = (measurement.runs, measurement.hour_s);
+    let commit = match &measurement.commit {
+        Some(commit) => format!("on commit `{commit}`"),
+        None => "on a commit that was not recorded".to_owned(),
+    };
+    format!(
+        "Measured {commit}. Experiments with chance in them ran {runs} times; those of a fixed time ran for {hour} \
+         modelled seconds.\n\n"
+    )
+}
+
 fn head(record: &Record) -> String {
     let quarter = Tolerance::Quarter.of(100.0);
-    let (runs, hour) = (record.runs, record.hour_s);
     let mut text = format!(
         "\
 # Fidelity: what the papers say, and what the model says
@@ -184,8 +198,7 @@ fn head(record: &Record) -> String {
 
 `scripts/fidelity.sh` generates this page: it runs `numaherd reproduce all`, which compares the claims in
 `data/claims` with what the experiments measure, and writes the page together with `docs/fidelity.json`, the
-record with which later runs are compared. A claim that does not hold stays in the table. Experiments with
-chance in them ran {runs} times; those of a fixed time ran for {hour} modelled seconds.
+record with which later runs are compared. A claim that does not hold stays in the table.
 
 **Stated**: the paper's text states the figure, the bound or the order. **Proxy**: the paper shows it only in
 a drawing, or does not print it at all; a figure from elsewhere or a choice of ours stands for it, and the note
@@ -275,7 +288,17 @@ mod tests {
 
     #[test]
     fn the_page_says_how_it_was_made_and_shows_every_line() {
-        insta::assert_snapshot!("page", page(&Record::new(10, 3600.0, lines())).unwrap());
+        let measured = |paper, runs, commit: Option<&str>| Measurement {
+            paper,
+            commit: commit.map(str::to_owned),
+            runs,
+            hour_s: 3600.0,
+        };
+        let measurements = vec![
+            measured(Paper::Dino, 10, Some("0123abc")),
+            measured(Paper::NMass, 2, None),
+        ];
+        insta::assert_snapshot!("page", page(&Record::new(measurements, lines())).unwrap());
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl Effort {
         }
     }
 
+    /// One run in place of several.
+    pub const fn once(self) -> Self {
+        Self { runs: 1, ..self }
+    }
+
     /// The seeds of the runs.
     pub fn seeds(&self) -> Vec<u64> {
         let seeds = 0..u64::from(self.runs);

@@ -104,13 +104,15 @@ const REFINE: Rule = Rule {
 };
 
 choices! {
-    /// How much a thread that leaves its home may take with it: two readings of N-MASS 3.1.
+    /// How much may leave a home: three readings of N-MASS 3.1 and of Algorithm 3.
     pub enum MostMoved {
-        /// Less than half the difference of the pressures, as the text says.
+        /// Threads that each take less than half the difference of the pressures with them, as the text says.
         #[default]
         Half = "half",
-        /// As much as leaves both pressures between where they began, so that the difference falls.
+        /// Threads that leave both pressures between where they began, so that the difference falls.
         Difference = "difference",
+        /// One such thread each time threads are placed, as line 28 is printed.
+        One = "one",
     }
 }
 
@@ -123,8 +125,8 @@ settings! {
         threshold: f64 = 60.0, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX, source: "N-MASS 3.4";
         /// Threads are placed anew when a miss rate changes by more than this.
         changed_by: f64 = 0.2, unit: "share of a miss rate", range: 0.0..=f64::MAX, source: "N-MASS 3.4";
-        /// How much a thread that leaves its home may take with it.
-        most_moved: MostMoved, source: "N-MASS 3.1";
+        /// What may leave a home.
+        most_moved: MostMoved, source: "N-MASS 3.1, Algorithm 3";
         /// Whether threads may change places when no core is free. The algorithm as printed does not.
         exchange: bool = false, source: "chosen here";
     }

@@ -21,13 +21,13 @@ const THREADS: u32 = 4;
 /// Aggregate working sets of Fig 4, 5 and 8a.
 pub(super) const SETS_MIB: [u64; 7] = [4, 8, 16, 32, 64, 128, 256];
 /// Those of Fig 5 and 8a.
-const COMBINED_MIB: [u64; 6] = [4, 8, 16, 32, 64, 128];
+pub(super) const COMBINED_MIB: [u64; 6] = [4, 8, 16, 32, 64, 128];
 /// The one that is in Fig 5b and in Fig 5c.
 const IN_BOTH: usize = 2;
 /// Sizes of the shared area in Fig 5b; 0 is none.
 const SHARED_KIB: [u64; 8] = [0, 4, 8, 16, 32, 64, 128, 256];
 /// Size of the shared area in Fig 5c and 8a.
-const SHARED: u64 = 128 * KIB;
+pub(super) const SHARED: u64 = 128 * KIB;
 
 /// Two assignments of the same program.
 pub(super) struct Pair {
@@ -61,8 +61,7 @@ pub(super) fn pair(setup: &Setup, sizes: Sizes, memory: Memory) -> Result<Pair> 
 }
 
 pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
-    let mut measured = combined(setup)?;
-    measured.append(topology(setup, effort)?);
+    let mut measured = topology(setup, effort)?;
     measured.append(schedulers(setup, effort)?);
     Ok(measured)
 }
@@ -73,8 +72,8 @@ pub(super) fn by_set(figures: &[f64]) -> impl Iterator<Item = (String, f64)> {
     sizes.map(|(size, &figure)| (format!("{size} MB"), figure))
 }
 
-/// Fig 5 and 7: factors against each other, and what shows which one wins.
-fn combined(setup: &Setup) -> Result<Measured> {
+/// Fig 5 and 7, with bound threads: factors against each other, and what shows which one wins.
+pub(super) fn bound(setup: &Setup) -> Result<Measured> {
     let pairs = |sizes: Vec<(u64, u64)>| -> Result<Vec<Pair>> {
         let sizes = sizes.into_par_iter();
         let sizes = sizes.map(|(lists, shared)| Sizes { lists, shared });

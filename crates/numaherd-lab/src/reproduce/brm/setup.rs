@@ -12,6 +12,7 @@ use numaherd_experiment::Ran;
 use numaherd_experiment::statistics::{Sample, mean};
 use numaherd_model::{Binding, Job, Micro, Outcome, Placement, Until};
 use numaherd_policy::Settings;
+use numaherd_policy::settings::BrmSettings;
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
@@ -85,6 +86,12 @@ impl Setup {
         // The paper's programs are all tagged, so that every thread is a candidate.
         testbed.policies = Settings::parse("[brm]\ncandidates = \"all\"")?;
         Ok(Self { testbed })
+    }
+
+    /// The same machine with brm as `change` makes it.
+    pub(super) fn with(&self, change: impl FnOnce(&mut BrmSettings)) -> Self {
+        let testbed = self.testbed.with(|settings| change(&mut settings.brm));
+        Self { testbed }
     }
 
     /// The micro-benchmark with so many threads.

@@ -102,6 +102,13 @@ fn alone(setup: &Setup, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
     jobs.iter().map(alone).collect()
 }
 
+/// The workload of one program of each, with the times of each alone.
+pub(super) fn mixed(setup: &Setup) -> Result<(Vec<Job>, Vec<f64>)> {
+    let jobs = jobs(MIXED, Memory::Wide)?;
+    let alone = alone(setup, &jobs, MIXED)?;
+    Ok((jobs, alone))
+}
+
 /// By how much the worst binding of a workload is slower than the best, in percent.
 fn loss_by_binding(setup: &Setup, name: &str, memory: Memory) -> Result<f64> {
     let jobs = jobs(name, memory)?;
@@ -136,7 +143,7 @@ pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
         .map(|name| Row::of(setup, name, effort))
         .collect::<Result<_>>()?;
     let (parallel, multi) = rows.split_at(PARALLEL.len());
-    let mut measured = worst_bindings(setup)?;
+    let mut measured = Measured::new();
     parallel_workloads(parallel, &mut measured);
     multiprogrammed(multi, &mut measured);
     deviations(&rows, &mut measured);
@@ -144,7 +151,7 @@ pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
 }
 
 /// Fig 1: all memory on node 0, the worst binding against the best.
-fn worst_bindings(setup: &Setup) -> Result<Measured> {
+pub(super) fn bound(setup: &Setup) -> Result<Measured> {
     let losses = |names: &[&'static str]| -> Result<Vec<(&'static str, f64)>> {
         let loss = |&name| Ok((name, loss_by_binding(setup, name, Memory::Node0)?));
         names.iter().map(loss).collect()

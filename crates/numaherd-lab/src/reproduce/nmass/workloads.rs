@@ -10,6 +10,7 @@ use anyhow::Result;
 use numaherd_experiment::claims::{Measured, list};
 use numaherd_experiment::statistics::{largest, mean, smallest};
 use numaherd_model::{Factors, Job, Placed, alone, steady};
+use numaherd_policy::settings::MostMoved;
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
@@ -29,6 +30,16 @@ const WORKLOADS: [&str; 11] = [
     "mcf milc soplex lbm",
     "lbm milc mcf namd gobmk perlbench h264ref povray",
     "mcf milc soplex lbm gobmk perlbench namd povray",
+];
+
+/// The policy.
+const N_MASS: &str = "n-mass";
+
+/// The readings of what may leave a home, by their words.
+const READINGS: [(&str, MostMoved); 3] = [
+    ("half", MostMoved::Half),
+    ("difference", MostMoved::Difference),
+    ("one", MostMoved::One),
 ];
 
 /// The programs of a workload, which has its number from the paper.
@@ -63,35 +74,52 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(testbed: &Testbed, workload: usize, map: String, effort: &Effort) -> Result<Self> {
+    fn of(testbed: &Testbed, (workload, map): Case, effort: &Effort) -> Result<Self> {
         let run = with_map(workload, &map, effort)?;
-        let under = |policy| -> Result<Slowdowns> {
-            let slowdowns = testbed
-                .slowdowns(policy, &run, &effort.seeds())?
-                .into_iter();
-            Ok(slowdowns.map(|slowdown| 100.0 * (slowdown - 1.0)).collect())
-        };
+        let under = |policy| under(testbed, policy, &run, effort);
         Ok(Self {
             workload,
             default: default(testbed, workload, &map)?,
             maximum_local: under("maximum-local")?,
-            n_mass: under("n-mass")?,
+            n_mass: under(N_MASS)?,
             regression: under("n-mass-regression")?,
             map,
         })
     }
 
-    /// By how much each program is faster than under default, in percent of default's time.
     fn improvements(&self, under: &Slowdowns) -> Vec<f64> {
-        let pairs = self.default.iter().zip(under);
-        pairs
-            .map(|(default, under)| improvement(100.0 + default, 100.0 + under))
-            .collect()
+        improvements(&self.default, under)
     }
 
     fn average_improvement(&self, under: &Slowdowns) -> f64 {
         mean(self.improvements(under))
     }
+}
+
+/// A workload, by its number, and an allocation map.
+type Case = (usize, String);
+
+/// Every workload with every map.
+fn cases() -> Vec<Case> {
+    let of = |workload| {
+        let maps = maps(programs(workload).count()).into_iter();
+        maps.map(move |map| (workload, map))
+    };
+    (1..=WORKLOADS.len()).flat_map(of).collect()
+}
+
+/// Slowdowns under a policy, means over the seeds.
+fn under(testbed: &Testbed, policy: &str, run: &Workload, effort: &Effort) -> Result<Slowdowns> {
+    let slowdowns = testbed.slowdowns(policy, run, &effort.seeds())?.into_iter();
+    Ok(slowdowns.map(|slowdown| 100.0 * (slowdown - 1.0)).collect())
+}
+
+/// By how much each program is faster than under default, in percent of default's time.
+fn improvements(default: &Slowdowns, under: &Slowdowns) -> Vec<f64> {
+    let pairs = default.iter().zip(under);
+    pairs
+        .map(|(default, under)| improvement(100.0 + default, 100.0 + under))
+        .collect()
 }
 
 /// Slowdowns under default: the mean over all schedules with half of the programs on each processor.
@@ -186,18 +214,36 @@ pub(super) fn profiled(testbed: &Testbed, profiles: &[super::Profiled]) -> Testb
 
 /// What the schedulers show on the machine that knows the programs.
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    let cases: Vec<(usize, String)> = (1..=WORKLOADS.len())
-        .flat_map(|number| {
-            let maps = maps(programs(number).count()).into_iter();
-            maps.map(move |map| (number, map))
-        })
-        .collect();
-    let outcomes = cases
+    let outcomes = cases()
         .into_par_iter()
-        .map(|(workload, map)| Outcome::of(testbed, workload, map, effort))
+        .map(|case| Outcome::of(testbed, case, effort))
         .collect::<Result<Vec<_>>>()?;
     let mut measured = influence_of_locality(&outcomes);
     measured.append(on_one_processor(&outcomes));
+    Ok(measured)
+}
+
+/// Every workload with every map by each reading of what may leave a home ([`MostMoved`]): the average improvement
+/// over default, and the largest loss of a program whose workload has all memory on one processor.
+pub(super) fn readings(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
+    let (mut averages, mut losses) = (Vec::new(), Vec::new());
+    for (name, most_moved) in READINGS {
+        let testbed = testbed.with(|settings| settings.n_mass.most_moved = most_moved);
+        let of = |(workload, map): Case| -> Result<(bool, Vec<f64>)> {
+            let run = with_map(workload, &map, effort)?;
+            let under = under(&testbed, N_MASS, &run, effort)?;
+            let better = improvements(&default(&testbed, workload, &map)?, &under);
+            Ok((!map.contains('1'), better))
+        };
+        let improved: Vec<_> = cases().into_par_iter().map(of).collect::<Result<_>>()?;
+        averages.push((name, mean(improved.iter().map(|one| mean(&one.1)))));
+        let on_one_processor = improved.iter().filter(|one| one.0);
+        let losses_there = on_one_processor.flat_map(|one| one.1.iter().map(|better| -better));
+        losses.push((name, largest(losses_there)));
+    }
+    let mut measured = Measured::new();
+    measured.detail("averages-by-reading", list(averages, 2));
+    measured.detail("losses-by-reading", list(losses, 1));
     Ok(measured)
 }
 

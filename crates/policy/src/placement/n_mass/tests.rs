@@ -9,7 +9,7 @@ use numaherd_topology::{CpuId, NodeId, Parts};
 use numaherd_world::{Placement, Unmanaged};
 use rand::SeedableRng;
 
-mod printed;
+mod as_read;
 mod properties;
 
 /// A program: name, miss rate and profiled NUMA penalty.
@@ -70,6 +70,11 @@ fn with(change: impl Fn(&mut NMassSettings), programs: &[(Program, u32)]) -> Vec
     nodes(NMass::new(&settings, Steps::All), &scene)
 }
 
+/// Line 28 as printed.
+fn one_a_call(settings: &mut NMassSettings) {
+    settings.most_moved = MostMoved::One;
+}
+
 #[test]
 fn of_two_programs_the_one_of_lower_penalty_leaves_if_it_takes_less_than_half_along() {
     // Section 2: both homed on processor 0.
@@ -79,6 +84,7 @@ fn of_two_programs_the_one_of_lower_penalty_leaves_if_it_takes_less_than_half_al
     assert_eq!(whole(&both), [0, 0]);
     let other_reading = |settings: &mut NMassSettings| settings.most_moved = MostMoved::Difference;
     assert_eq!(with(other_reading, &both), [1, 0], "the paper's case (c)");
+    assert_eq!(with(one_a_call, &both), [1, 0], "the paper's case (c)");
     // By the regression mcf has the higher penalty, and lbm less than half of the pressure.
     let (scene, settings) = paper(&both);
     let regression = NMass::with_regression(&settings);
@@ -93,6 +99,7 @@ fn of_four_equal_programs_one_leaves() {
     assert_eq!(whole(&four), [0, 0, 0, 1]);
     let other_reading = |settings: &mut NMassSettings| settings.most_moved = MostMoved::Difference;
     assert_eq!(with(other_reading, &four), [0, 0, 1, 1]);
+    assert_eq!(with(one_a_call, &four), [0, 0, 0, 1]);
 }
 
 #[test]

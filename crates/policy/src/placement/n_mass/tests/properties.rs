@@ -62,7 +62,11 @@ fn decide(case: &Case, refined: Option<&NMassSettings>) -> (PoolSlots, Vec<Item>
 }
 
 fn settings() -> impl Strategy<Value = NMassSettings> {
-    let most_moved = prop_oneof![Just(MostMoved::Half), Just(MostMoved::Difference)];
+    let most_moved = prop_oneof![
+        Just(MostMoved::Half),
+        Just(MostMoved::Difference),
+        Just(MostMoved::One)
+    ];
     (most_moved, any::<bool>(), 0.0..150.0f64).prop_map(|(most_moved, exchange, threshold)| {
         NMassSettings {
             most_moved,
@@ -101,8 +105,8 @@ fn refine_naively(case: &Case, settings: &NMassSettings) -> Vec<usize> {
                 let (high, low) = (giver.pressure, taker.pressure);
                 let gives = high - giver.weight(item);
                 let takes = low + taker.weight(item);
-                let little = settings.most_moved == MostMoved::Difference
-                    || item.miss_rate < (high - low) / 2.0;
+                let little =
+                    settings.most_moved != MostMoved::Half || item.miss_rate < (high - low) / 2.0;
                 to != from
                     && processors.has_core(from, to)
                     && (low < gives && gives < high)
@@ -117,6 +121,9 @@ fn refine_naively(case: &Case, settings: &NMassSettings) -> Vec<usize> {
         processors.take(&items[thread], from);
         processors.put(&items[thread], to);
         (on[thread], moved[thread]) = (to, true);
+        if settings.most_moved == MostMoved::One {
+            return on;
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The pseudo-code of the paper (Algorithms 1 to 3) for two processors, line by line, in the reading
-//! that the top of `refine.rs` gives of it; and that the code is the same with two processors.
+//! The paper's pseudo-code (Algorithms 1 to 3) for two processors, line by line, not as it is printed but as the
+//! top of `refine.rs` reads it; and that the code does the same with two processors.
 
 use std::collections::VecDeque;
 
@@ -123,7 +123,7 @@ fn refine_mapping(
             let helps = after
                 .iter()
                 .all(|&a| pressure[to] < a && a < pressure[from])
-                && (!remote || reading.most_moved == MostMoved::Difference || p.mpki < delta / 2.0);
+                && (!remote || reading.most_moved != MostMoved::Half || p.mpki < delta / 2.0);
             if core == to && helps && (!remote || after[1] < threshold) {
                 m[from].pop_back(); // 17
                 m[to].push_front(p); // 18
@@ -136,7 +136,7 @@ fn refine_mapping(
                 break;
             }
         }
-        if decision.is_none() {
+        if decision.is_none() || reading.most_moved == MostMoved::One {
             return m; // 28, 29
         }
     }
@@ -229,8 +229,16 @@ fn workloads() -> impl Strategy<Value = (usize, Vec<Process>)> {
     })
 }
 
+fn readings() -> impl Strategy<Value = MostMoved> {
+    prop_oneof![
+        Just(MostMoved::Half),
+        Just(MostMoved::Difference),
+        Just(MostMoved::One)
+    ]
+}
+
 fn settings() -> impl Strategy<Value = NMassSettings> {
-    let most_moved = prop_oneof![Just(MostMoved::Half), Just(MostMoved::Difference)];
+    let most_moved = readings();
     (most_moved, prop_oneof![Just(60.0), 0.0..200.0f64]).prop_map(|(most_moved, threshold)| {
         NMassSettings {
             most_moved,
@@ -244,7 +252,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn with_two_processors_it_is_the_papers_algorithm(
+    fn with_two_processors_it_is_the_papers_algorithm_as_it_is_read(
         (cores, processes) in workloads(), settings in settings(),
     ) {
         let paper = by_the_paper(&processes, cores, &settings, true);
