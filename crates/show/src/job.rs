@@ -2,7 +2,8 @@
 //! the CPU time that it wanted, to what, what another binding could have had of it, and by which option of `srun`.
 //!
 //! It is drawn from the ledger of a run that saw the job's processes and no others. Nothing is said of a job that
-//! bound its threads itself and had the machine to itself ([`Pinned::Quiet`]): its user has decided.
+//! bound its threads itself and had the machine to itself ([`Pinned::Quiet`]): its user has decided. A batch system binds
+//! jobs, too; one that has the machine to itself has its threads on every CPU.
 //!
 //! The option follows from what most is lost to: to remote memory, each task is bound where its memory is; to caches
 //! and controllers, tasks are dealt to sockets in turn. What a search for another placement finds is the most that a
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use numaherd_herd::ledger::Header;
 use numaherd_herd::{HerdError, Line};
 use numaherd_policy::losses::{Basis, Estimate, Losses, Parts, Range, Unknown};
+use numaherd_topology::CpuSet;
 use numaherd_world::Snapshot;
 use serde::Serialize;
 
@@ -60,7 +62,7 @@ pub struct Job {
     pub cpu_s: f64,
     /// The share of these in which its threads were bound by their user.
     pub bound: f64,
-    /// Whether it might use every CPU of the machine.
+    /// Whether its threads together might run on every CPU of the machine.
     pub has_all_cpus: bool,
     /// Most processes that were busy at once.
     pub tasks: usize,
@@ -100,7 +102,9 @@ pub struct Reading {
 struct Past {
     cpu_s: f64,
     bound_s: f64,
-    everywhere_s: f64,
+    /// Where its threads might run, all together, and the CPUs of the machine.
+    reach: CpuSet,
+    online: CpuSet,
     tasks: usize,
     lost: BTreeMap<Basis, JobLost>,
     unknown: Option<Unknown>,
@@ -135,7 +139,7 @@ impl Reading {
             cpus: self.read.model.machine.map_or(0, |machine| machine.cpus),
             cpu_s: past.cpu_s,
             bound: share(past.bound_s),
-            has_all_cpus: share(past.everywhere_s) >= NEARLY_ALL,
+            has_all_cpus: past.online.is_subset(&past.reach),
             tasks: past.tasks,
             lost: past.lost,
             unknown: past.unknown,
@@ -150,6 +154,7 @@ impl History for Past {
     fn interval(&mut self, _: &RunModel, snapshot: &Snapshot) {
         let seconds = snapshot.interval_ns as f64 / 1e9;
         let mut busy = Vec::new();
+        self.online.clone_from(&snapshot.online);
         for thread in &snapshot.threads {
             let share = thread.cpu_share.clamp(0.0, 1.0);
             if share < BUSY {
@@ -161,9 +166,7 @@ impl History for Past {
             if !may.is_subset(&thread.affinity) {
                 self.bound_s += share * seconds;
             }
-            if may == snapshot.online {
-                self.everywhere_s += share * seconds;
-            }
+            self.reach.extend_from(&may.intersection(&thread.affinity));
         }
         busy.sort_unstable();
         busy.dedup();

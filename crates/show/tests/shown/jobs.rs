@@ -60,8 +60,10 @@ fn to_caches() -> Losses {
 
 fn free(_: &mut Thread) {}
 
+/// The first task has a half of the machine, the second the other.
 fn bound(thread: &mut Thread) {
-    thread.affinity = Arc::new([thread.cpu].into_iter().collect());
+    let half = if thread.cpu.0 == 1 { "0-3" } else { "4-7" };
+    thread.affinity = Arc::new(cpus(half));
 }
 
 #[test]
@@ -92,11 +94,11 @@ fn a_job_that_binds_its_threads_and_has_the_machine_is_reported_only_when_asked(
     assert!(pinned.text(Pinned::Reported).contains("lost 10 %"));
 
     let beside_others = job(&[to_remote()], |thread| {
-        bound(thread);
-        thread.cpuset = Arc::new(cpus("0-3"));
+        thread.affinity = Arc::new(cpus("0-3"));
     });
     assert!(!beside_others.is_pinned());
-    // With one CPU only, nobody has bound anything.
+    assert_eq!(beside_others.bound, 1.0);
+    // Whose cpuset has no other CPUs has bound nothing.
     let confined = job(&[to_remote()], |thread| {
         bound(thread);
         thread.cpuset = thread.affinity.clone();
