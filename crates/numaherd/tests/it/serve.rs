@@ -144,16 +144,16 @@ fn ctl_asks_and_the_herd_obeys() {
 fn another_policy_leaves_groups_theirs() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("numaherd.toml");
-    let group = "[[group]]\nname = \"web\"\nnames = [\"nginx\"]\npolicy = \"none\"\n";
+    let group = "[[group]]\nname = \"web\"\nnames = [\"nginx\"]\npolicy = \"homeward\"\n";
     std::fs::write(&config, group).unwrap();
     let config = config.to_str().unwrap().to_owned();
     let daemon = Daemon::start_in(directory, &["--config", &config]);
-    daemon.await_state("policy", &Value::String("linux; web: none".to_owned()));
+    daemon.await_state("policy", &Value::String("linux; web: homeward".to_owned()));
     assert_eq!(
         daemon.ctl(&["policy", "first-touch"]),
-        "the policy is first-touch; web: none from now on\n"
+        "the policy is first-touch; web: homeward from now on\n"
     );
-    let now = Value::String("first-touch; web: none".to_owned());
+    let now = Value::String("first-touch; web: homeward".to_owned());
     daemon.await_state("policy", &now);
 }
 
