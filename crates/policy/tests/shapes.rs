@@ -52,8 +52,10 @@ fn scene(topology: Topology, rates: &[f64], start: usize) -> Scene {
         scene.snapshot.processes[at].residency = Some(residency);
         let thread = scene.thread(number + 1, rate, cpu.0);
         (thread.affinity, thread.cpuset) = (all.clone(), all.clone());
-        let machine =
-            VirtualMachine::clone(&numaherd_testing::virtual_machine("vm", &[thread.clone()]));
+        let machine = VirtualMachine::clone(&numaherd_testing::virtual_machine(
+            "vm",
+            std::slice::from_ref(thread),
+        ));
         scene.snapshot.processes[at].machine = Some(Arc::new(machine));
     }
     scene
