@@ -5,6 +5,12 @@
 //! had a hint and shall have none: taking a hint out of the map leaves a thread in the layer that it is in. The last layer
 //! takes the threads that never had one.
 //!
+//! The layers of domains are of the kind `Confined`: then scx_layered looks for an idle CPU in the domain only. (In one that
+//! is `Grouped` it takes an idle CPU of the node where the thread is before one of the domain on another node.) A confined
+//! layer that may also preempt takes an idle CPU anywhere when its own are busy, the nearest first: so a thread spills.
+//! This is in `pick_idle_cpu` and `layered_enqueue` of scx_layered 1.1.4 (src/bpf/main.bpf.c). The domains own all CPUs, so
+//! the other two layers own none: scx_layered keeps a share of each CPU for the threads of layers without CPUs.
+//!
 //! scx_layered has 16 layers, two of which are not domains. A machine with more domains has a layer for each node.
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
@@ -75,7 +81,7 @@ impl Layers {
     /// The layers as scx_layered reads them, in JSON.
     pub fn specification(&self) -> String {
         let free = |name: &str, matches: Value| {
-            let kind = json!({ "Open": { "preempt": true } });
+            let kind = json!({ "Open": for_all() });
             json!({ "name": name, "matches": matches, "kind": kind })
         };
         let places = self.places.iter().enumerate();
@@ -89,24 +95,28 @@ impl Layers {
 
 /// The layer of a place.
 fn place(at: usize, found: &Found, cpus: usize) -> Value {
-    let (nodes, caches): (Vec<u32>, Vec<usize>) = match *found {
-        Found::Node(node) => (vec![node], Vec::new()),
-        Found::Cache(cache) => (Vec::new(), vec![cache]),
-    };
+    let mut kind = for_all();
+    match *found {
+        Found::Node(node) => kind["nodes"] = json!([node]),
+        Found::Cache(cache) => kind["llcs"] = json!([cache]),
+    }
+    kind["cpus_range"] = json!([cpus, cpus]);
+    kind["util_range"] = json!([0.5, 0.8]);
     json!({
         "name": format!("place {at}"),
         "matches": [[{ "HintEquals": at as u64 + 1 }]],
-        "kind": { "Grouped": {
-            "nodes": nodes,
-            "llcs": caches,
-            "cpus_range": [cpus, cpus],
-            "util_range": [0.5, 0.8],
-            // A thread goes on at home while no other thread of this layer waits there, whoever else does.
-            "preempt": true,
-            // Threads may go to other nodes and come back at any rate.
-            "xnuma_threshold": [0.0, 0.0],
-            "xnuma_threshold_delta": [0.0, 0.0],
-        } },
+        "kind": { "Confined": kind },
+    })
+}
+
+/// What each layer says, whatever its kind.
+fn for_all() -> Value {
+    json!({
+        // A thread goes on at home while no other thread of its layer waits there, whoever else does; and it may spill.
+        "preempt": true,
+        // Threads may go to other nodes and come back at any rate.
+        "xnuma_threshold": [0.0, 0.0],
+        "xnuma_threshold_delta": [0.0, 0.0],
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use numaherd_topology::{CpuId, Topology, hwloc};
 use numaherd_world::{AffinityOrder, AffinityResult, ThreadId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::hints::Hints;
 use super::{Layers, SCX_LAYERED, Scheduler, State, state};
@@ -26,19 +26,28 @@ fn layers(synthetic: &str) -> Vec<String> {
     let layers: Vec<Value> = serde_json::from_str(&layers).unwrap();
     let shown = |layer: &Value| {
         let name = layer["name"].as_str().unwrap();
-        let kind = &layer["kind"]["Grouped"];
-        match kind.is_null() {
-            true => name.to_owned(),
-            false => format!(
-                "{name}: hint {} nodes {} llcs {} cpus {}",
-                layer["matches"][0][0]["HintEquals"],
-                kind["nodes"],
-                kind["llcs"],
-                kind["cpus_range"][1]
-            ),
-        }
+        let kind = &layer["kind"]["Confined"];
+        let place = match (kind.is_null(), kind["nodes"].is_null()) {
+            (true, _) => return name.to_owned(),
+            (false, true) => format!("llcs {}", kind["llcs"]),
+            (false, false) => format!("nodes {}", kind["nodes"]),
+        };
+        let hint = &layer["matches"][0][0]["HintEquals"];
+        format!("{name}: hint {hint} {place} cpus {}", kind["cpus_range"][1])
     };
     layers.iter().map(shown).collect()
+}
+
+/// A thread spills from a full domain only where its layer may preempt.
+#[test]
+fn every_layer_may_take_idle_cpus_anywhere() {
+    let layers = Layers::of(&machine("numa:2 core:2 pu:1")).unwrap();
+    let layers: Vec<Value> = serde_json::from_str(&layers.specification()).unwrap();
+    for layer in &layers {
+        let (_, kind) = layer["kind"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(kind["preempt"], true);
+        assert_eq!(kind["xnuma_threshold"], json!([0.0, 0.0]));
+    }
 }
 
 #[test]
@@ -47,8 +56,8 @@ fn each_node_is_a_layer_where_it_is_one_memory_domain() {
         layers("numa:2 l3:1 core:2 pu:2"),
         [
             "anywhere",
-            "place 0: hint 1 nodes [0] llcs [] cpus 4",
-            "place 1: hint 2 nodes [1] llcs [] cpus 4",
+            "place 0: hint 1 nodes [0] cpus 4",
+            "place 1: hint 2 nodes [1] cpus 4",
             "rest"
         ]
     );
@@ -59,10 +68,10 @@ fn each_memory_domain_is_a_layer_where_nodes_have_several() {
     assert_eq!(
         layers("numa:2 l3:2 core:2 pu:1")[1..5],
         [
-            "place 0: hint 1 nodes [] llcs [0] cpus 2",
-            "place 1: hint 2 nodes [] llcs [1] cpus 2",
-            "place 2: hint 3 nodes [] llcs [2] cpus 2",
-            "place 3: hint 4 nodes [] llcs [3] cpus 2",
+            "place 0: hint 1 llcs [0] cpus 2",
+            "place 1: hint 2 llcs [1] cpus 2",
+            "place 2: hint 3 llcs [2] cpus 2",
+            "place 3: hint 4 llcs [3] cpus 2",
         ]
     );
 }
@@ -71,7 +80,7 @@ fn each_memory_domain_is_a_layer_where_nodes_have_several() {
 fn a_machine_with_more_domains_than_there_are_layers_has_one_for_each_node() {
     let layers = layers("numa:2 l3:8 core:2 pu:1");
     assert_eq!(layers.len(), 4);
-    assert_eq!(layers[2], "place 1: hint 2 nodes [1] llcs [] cpus 16");
+    assert_eq!(layers[2], "place 1: hint 2 nodes [1] cpus 16");
     let refused = Layers::of(&machine("numa:15 l3:1 core:1 pu:1")).unwrap_err();
     assert_eq!(
         refused.to_string(),
