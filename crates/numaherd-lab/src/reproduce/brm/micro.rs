@@ -11,7 +11,7 @@ use numaherd_model::{Binding, Job, Outcome};
 use numaherd_topology::NodeId;
 use rayon::prelude::*;
 
-use super::setup::{BRM, IN_TURN, LEAST_S, Memory, Setup, Sizes};
+use super::setup::{BRM, IN_TURN, Memory, Setup, Sizes};
 use crate::reproduce::testbed::{Effort, KERNEL, improvement, increase};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -157,11 +157,10 @@ fn schedulers(setup: &Setup, effort: &Effort) -> Result<Measured> {
         in_turn: Sample,
     }
     let row = |set: &u64| -> Result<Row> {
-        let sizes = Sizes {
+        let jobs = [setup.long_micro(Sizes {
             lists: set * MIB,
             shared: SHARED,
-        };
-        let jobs = [setup.long_micro(sizes, LEAST_S)?];
+        })?];
         let under = |policy| setup.under(policy, &jobs, &[1.0], &effort.seeds());
         Ok(Row {
             best: setup.bindings(&jobs, &[1.0])?[0],

@@ -3,8 +3,7 @@
 //! The paper prints that any difference of penalties counts, and leaves open what an average describes after a move,
 //! when candidates begin and when they forget. brm's choices suit a machine that runs for days: candidates begin within
 //! seconds and forget every 10 to 30 s. The paper's runs, and the micro-benchmark here, last some ten seconds
-//! ([`super::setup`]), so both times are also measured at a tenth, scaled to the run; and, the other way round, as they
-//! are in a run ten times as long.
+//! ([`super::setup`]), so both times are also measured at a tenth, scaled to the run.
 //!
 //! What to expect: a candidate that has forgotten is away for the dozen ticks of 10 ms until a probability that grows by
 //! 1 % a tick strikes, and as long until it is back. Of four candidates that forget every 2 s, one is away for a
@@ -19,43 +18,25 @@ use numaherd_policy::settings::{AverageOver, BrmSettings, Steps};
 use rayon::prelude::*;
 
 use super::micro::{COMBINED_MIB, MIB, SHARED};
-use super::setup::{BRM, LEAST_S, Setup, Sizes};
+use super::setup::{BRM, Setup, Sizes};
 use super::workloads;
 use crate::reproduce::testbed::{Effort, increase};
 
 /// By which part of their usual lengths times are scaled to a run.
 const SCALE: u64 = 10;
-/// A long run, as part of an hour: 100 s.
-const LONG_OF_AN_HOUR: f64 = 1.0 / 36.0;
 
 /// A reading: its name, and what it changes.
 type Reading = (&'static str, fn(&mut BrmSettings));
 
-/// How long the micro-benchmark runs.
-#[derive(Clone, Copy, PartialEq)]
-enum Runs {
-    /// As elsewhere.
-    Short,
-    /// Ten times as long.
-    Long,
-}
-
-const READINGS: [(Reading, Runs); 6] = [
-    (("brm", |_| {}), Runs::Short),
-    (("brm scaled to the run", scaled), Runs::Short),
-    (("brm in a long run", |_| {}), Runs::Long),
-    (("as printed", printed), Runs::Short),
-    (
-        ("as printed, scaled to the run", printed_and_scaled),
-        Runs::Short,
-    ),
-    (("as printed, in a long run", printed), Runs::Long),
+const READINGS: [Reading; 4] = [
+    ("brm", |_| {}),
+    ("brm scaled to the run", scaled),
+    ("as printed", printed),
+    ("as printed, scaled to the run", |brm| {
+        printed(brm);
+        scaled(brm);
+    }),
 ];
-
-fn printed_and_scaled(brm: &mut BrmSettings) {
-    printed(brm);
-    scaled(brm);
-}
 
 /// Algorithm 1 as it is printed, and averages that go on.
 fn printed(brm: &mut BrmSettings) {
@@ -84,41 +65,33 @@ struct Case {
 }
 
 pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
+    let micro = |set: u64| {
+        let sizes = Sizes {
+            lists: set * MIB,
+            shared: SHARED,
+        };
+        case(setup, vec![setup.long_micro(sizes)?], vec![1.0])
+    };
+    let micro: Vec<Case> = COMBINED_MIB
+        .into_par_iter()
+        .map(micro)
+        .collect::<Result<_>>()?;
     let (jobs, per) = workloads::mixed(setup)?;
     let mixed = [case(setup, jobs, per)?];
     let mut measured = Measured::new();
     let (mut behind, mut deviations, mut in_the_mix) = (Vec::new(), Vec::new(), Vec::new());
-    for ((name, change), runs) in READINGS {
-        let least_s = match runs {
-            Runs::Short => LEAST_S,
-            Runs::Long => effort.hour_s * LONG_OF_AN_HOUR,
-        };
-        let micro = micro(setup, least_s)?;
+    for (name, change) in READINGS {
         let setup = setup.with(change);
         let row = row(&setup, &micro, effort)?;
         behind.push(format!("{name} {:+.1}", largest(&row.behind)));
         deviations.push(format!("{name} {:.1}", largest(&row.deviations)));
-        if runs == Runs::Short {
-            let row = self::row(&setup, &mixed, effort)?;
-            in_the_mix.push(format!("{name} {:+.1}", row.behind[0]));
-        }
+        let row = self::row(&setup, &mixed, effort)?;
+        in_the_mix.push(format!("{name} {:+.1}", row.behind[0]));
     }
     measured.detail("behind-by-reading", behind.join(", "));
     measured.detail("deviations-by-reading", deviations.join(", "));
     measured.detail("mixed-by-reading", in_the_mix.join(", "));
     Ok(measured)
-}
-
-/// The micro-benchmark with each working set, in runs of so many seconds at least.
-fn micro(setup: &Setup, least_s: f64) -> Result<Vec<Case>> {
-    let sets = COMBINED_MIB.into_par_iter().map(|set| {
-        let sizes = Sizes {
-            lists: set * MIB,
-            shared: SHARED,
-        };
-        case(setup, vec![setup.long_micro(sizes, least_s)?], vec![1.0])
-    });
-    sets.collect()
 }
 
 fn case(setup: &Setup, jobs: Vec<Job>, per: Vec<f64>) -> Result<Case> {

@@ -55,7 +55,7 @@ impl Memory {
 /// How often the paper's threads go through their lists and the shared area (§2.2).
 const LOOPS: u32 = 1000;
 /// The shortest run in seconds with which the paper compares schedulers (§6).
-pub(super) const LEAST_S: f64 = 10.0;
+const LEAST_S: f64 = 10.0;
 
 /// The sizes of the micro-benchmark in bytes: the threads' lists together, and what all threads share.
 #[derive(Clone, Copy, Debug)]
@@ -102,11 +102,11 @@ impl Setup {
         Ok(memory.of(Job::new(Arc::new(program))))
     }
 
-    /// The same with four threads and memory on node 0, and with as many loops as it takes to run for so many
-    /// seconds with all threads on node 0.
-    pub(super) fn long_micro(&self, sizes: Sizes, least_s: f64) -> Result<Job> {
+    /// The same with four threads and memory on node 0, and with as many loops as it takes to run for
+    /// [`LEAST_S`] with all threads on node 0.
+    pub(super) fn long_micro(&self, sizes: Sizes) -> Result<Job> {
         let once = self.outcome(sizes, Memory::Node0, [4, 0])?;
-        let times = (least_s / once.seconds).max(1.0);
+        let times = (LEAST_S / once.seconds).max(1.0);
         let loops = (f64::from(LOOPS) * times).ceil() as u32;
         let program = sizes.micro(4, loops).program(&self.testbed.hardware)?;
         Ok(Memory::Node0.of(Job::new(Arc::new(program))))
