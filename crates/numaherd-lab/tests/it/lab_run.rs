@@ -18,7 +18,8 @@ const WORK: &str = "echo out; echo err >&2; until ls \"$0\" | grep -q go; do :; 
 
 /// Reads a growing ledger until it holds a snapshot.
 fn await_snapshot(ledger: &Path, run: &mut Child) {
-    // Ends by itself when the run does, so that a run that fails does not leave the test waiting.
+    // Ends by itself once the run is gone. A run that ends before its first record stays as a process that nobody has
+    // waited for, and the test waits with it.
     let mut tail = Command::new("tail")
         .args(["--bytes=+1", "--follow=name", "--retry"])
         .arg(format!("--pid={}", run.id()))

@@ -7,8 +7,7 @@
 //!
 //! What to expect: a candidate that has forgotten is away for the dozen ticks of 10 ms until a probability that grows by
 //! 1 % a tick strikes, and as long until it is back. Of four candidates that forget every 2 s, one is away for a
-//! quarter of the time. Scaled times thus cost a quarter of what one thread away costs all four, and long ones cost as
-//! much while the threads come together.
+//! quarter of the time, and all four pay for it. So shorter times make runs alike, not faster.
 
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
