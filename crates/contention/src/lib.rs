@@ -66,7 +66,8 @@
 //!   long while its sibling computes, too: `base (1 + (2 / y - 1) a b)`, with `a` the share of the time that the
 //!   sibling runs and `b` the part of that in which it computes; where it waits for memory, the core is the
 //!   other's. Linux counted with `y` = 1.15 up to 4.x (`smt_gain` = 1178 of 1024). The lines in flight that a
-//!   core can hold are divided as they are asked for.
+//!   core can hold are divided as they are asked for. Where it is not known which threads of a domain share a core
+//!   ([`Running::siblings`]), each has the mean of the others beside it, as often as it has any.
 //!
 //! All of it is pure: a machine is its [`Figures`], a thread what it [demands](Running), and the answer
 //! depends on nothing else. Nodes, domains and channels are known by their places.

@@ -45,6 +45,9 @@ pub struct Running<'a> {
     pub writes_to: Option<Vec<(usize, f64)>>,
     /// The hardware thread that it has; `None`: a core of its own.
     pub lane: Option<Lane>,
+    /// Busy hardware threads beside it on its core, on average, where it is not known which: any that share cores of its
+    /// domain so.
+    pub siblings: f64,
     /// Lines that other threads wrote last.
     pub transfers: Vec<Transfers>,
     /// How many threads do just the same there.
@@ -69,6 +72,7 @@ impl<'a> Running<'a> {
             memory,
             writes_to: None,
             lane: None,
+            siblings: 0.0,
             transfers: Vec::new(),
             alike: 1.0,
             queue_ns: 0.0,

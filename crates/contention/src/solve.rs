@@ -59,6 +59,9 @@ struct Thread {
     own_in_flight: f64,
     /// Threads on the other hardware threads of its core.
     siblings: Vec<usize>,
+    /// How many it has of its domain, on average, where it is not known which.
+    beside: f64,
+    domain: usize,
     /// Bytes of its core's own caches: the last of them, and what comes on top of the last level.
     own_bytes: f64,
     private_bytes: f64,
@@ -113,8 +116,9 @@ pub fn solve(
     let mut users = Vec::new();
     let mut shared = Vec::new();
     let mut asked = Vec::new();
+    let mut spread = vec![Spread::default(); domains.len()];
     for round in 0..MOST_ROUNDS {
-        share_cores(figures, &mut threads, &ns);
+        share_cores(figures, &mut threads, &ns, &mut spread);
         for (domain, members) in domains.iter().enumerate() {
             users.clear();
             users.extend(members.iter().map(|&at| User {
@@ -187,16 +191,57 @@ fn find_siblings(figures: &Figures, running: &[Running<'_>], threads: &mut [Thre
         }
     }
     for (thread, running) in threads.iter_mut().zip(running) {
+        thread.own_bytes /= 1.0 + thread.beside;
+        thread.private_bytes /= 1.0 + thread.beside;
         thread.passing = passing(running, thread.own_bytes);
+    }
+}
+
+/// What the threads of a domain do that share its cores, it is not known which with which.
+#[derive(Clone, Copy, Default)]
+struct Spread {
+    /// CPUs that they have.
+    cpus: f64,
+    /// Of these, CPUs that compute.
+    computing: f64,
+    /// Lines that they have in flight.
+    asked: f64,
+}
+
+impl Spread {
+    fn of(thread: &Thread, ns: f64) -> Self {
+        let computing = thread.cpu_share * (thread.base_ns / ns).min(1.0);
+        Self {
+            cpus: thread.cpu_share,
+            computing,
+            asked: (thread.cpu_share - computing) * thread.own_in_flight,
+        }
+    }
+
+    fn plus(self, other: Self, times: f64) -> Self {
+        Self {
+            cpus: self.cpus + other.cpus * times,
+            computing: self.computing + other.computing * times,
+            asked: self.asked + other.asked * times,
+        }
     }
 }
 
 /// What siblings take from each other at these speeds: issue slots while they compute, lines in flight while
 /// they wait.
-fn share_cores(figures: &Figures, threads: &mut [Thread], ns: &[f64]) {
+fn share_cores(figures: &Figures, threads: &mut [Thread], ns: &[f64], spread: &mut [Spread]) {
     let stretch = 2.0 / figures.smt_throughput - 1.0;
+    spread.fill(Spread::default());
+    for (thread, &ns) in threads
+        .iter()
+        .zip(ns)
+        .filter(|(thread, _)| thread.beside > 0.0)
+    {
+        let all = &mut spread[thread.domain];
+        *all = all.plus(Spread::of(thread, ns), thread.alike);
+    }
     for at in 0..threads.len() {
-        if threads[at].siblings.is_empty() {
+        if threads[at].siblings.is_empty() && threads[at].beside == 0.0 {
             continue;
         }
         let (mut computing, mut asked) = (0.0, threads[at].own_in_flight);
@@ -207,6 +252,12 @@ fn share_cores(figures: &Figures, threads: &mut [Thread], ns: &[f64]) {
             asked += other.cpu_share * (1.0 - computes) * other.own_in_flight;
         }
         let thread = &mut threads[at];
+        if thread.beside > 0.0 {
+            let others = spread[thread.domain].plus(Spread::of(thread, ns[at]), -1.0);
+            let times = thread.beside / others.cpus.max(1e-9);
+            computing += others.computing.max(0.0) * times;
+            asked += others.asked.max(0.0) * times;
+        }
         thread.base_ns = thread.own_base_ns * (1.0 + stretch * computing);
         let part = (figures.in_flight / asked).min(1.0);
         thread.in_flight = (thread.own_in_flight * part).max(1.0);
@@ -358,6 +409,11 @@ impl Thread {
             in_flight,
             own_in_flight: in_flight,
             siblings: Vec::new(),
+            beside: match figures.smt_throughput < 2.0 {
+                true => running.siblings,
+                false => 0.0,
+            },
+            domain: running.seat.domain,
             own_bytes: figures.own_bytes,
             private_bytes: figures.private_bytes,
             cpu_share: running.cpu_share,

@@ -6,7 +6,8 @@
 //! the speeds that were measured. The same equations then say how fast they would be elsewhere.
 //!
 //! *Lost cores* are what is minimised: the sum over threads of the CPU that each wants, less the part of it that
-//! it would need alone on the machine, with the last-level cache to itself and its memory local.
+//! it would need alone on the machine, with a core and the last-level cache to itself and its memory local. Within a
+//! domain the kernel spreads threads over its cores ([`Cores`]): what siblings cost follows from how many there are.
 //!
 //! From an interval's counts, with `T` ns on a CPU per 1000 instructions, `M` lines from memory, `q` requests and
 //! `B` ns with one outstanding (BRM §3.1), `L` the mean latency of a line where the thread is, waits included:
@@ -35,6 +36,7 @@
 //! gives equal output; cost linear in threads. From 256 threads on, those that are alike are one (`kinds.rs`).
 
 mod beliefs;
+mod cores;
 mod covered;
 mod demands;
 mod kinds;
@@ -54,6 +56,7 @@ use crate::busy::{LEAST_CPU_SHARE, wanted};
 use crate::memory::PerThread;
 use crate::stage::Stage;
 use beliefs::Beliefs;
+pub use cores::Cores;
 pub use covered::Covered;
 use demands::{Demand, WRITTEN, demands, figures};
 use kinds::Kinds;
@@ -128,8 +131,8 @@ pub struct Picture {
     /// Their processes.
     pub processes: Vec<Owner>,
     seats: Seats,
-    /// CPUs of each domain.
-    cpus: Vec<f64>,
+    /// CPUs and cores of each domain.
+    pub cores: Cores,
     figures: Vec<Figures>,
     /// By each draw, the latency of the memory that is farthest.
     farthest_ns: Vec<f64>,
@@ -241,9 +244,10 @@ impl Estimator {
         let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))
             .collect();
+        let cores = Cores::of(topology, &stage.snapshot.online);
         let kinds = Kinds::of(&threads, &seats);
         let demands = (draws.iter().zip(&figures))
-            .map(|(draw, figures)| demands(draw, figures, &threads, &kinds, &seats))
+            .map(|(draw, figures)| demands(draw, figures, &threads, &kinds, &seats, &cores))
             .collect();
         let mut picture = Picture {
             from: from.unwrap_or(Basis::Residency),
@@ -252,9 +256,7 @@ impl Estimator {
             seats,
             starts: vec![Solution::within(PRECISION); DRAWS],
             lost_now: [0.0; DRAWS],
-            cpus: (topology.domains().iter())
-                .map(|domain| domain.cpus.intersection(&stage.snapshot.online).len() as f64)
-                .collect(),
+            cores,
             farthest_ns: (figures.iter())
                 .map(|figures| figures.latency_ns.iter().copied().fold(0.0, f64::max))
                 .collect(),
@@ -343,15 +345,20 @@ impl Picture {
         nodes
     }
 
-    /// CPUs that threads want in each domain beyond those that it has; less than 0 where some are free.
-    pub fn wanted_beyond(&self, cpus: &[CpuId]) -> Vec<f64> {
-        let mut beyond: Vec<f64> = self.cpus.iter().map(|cpus| -cpus).collect();
+    /// The place of a CPU's core.
+    pub fn core(&self, cpu: CpuId) -> Option<usize> {
+        self.seats.get(cpu).map(|(_, lane)| lane.core)
+    }
+
+    /// CPUs that threads want in each domain.
+    pub fn wanted_in(&self, cpus: &[CpuId]) -> Vec<f64> {
+        let mut wanted = vec![0.0; self.cores.cpus().len()];
         for (load, &cpu) in self.threads.iter().zip(cpus) {
             if let Some(seat) = self.seat(cpu) {
-                beyond[seat.domain] += load.wanted;
+                wanted[seat.domain] += load.wanted;
             }
         }
-        beyond
+        wanted
     }
 
     /// CPU that the threads want together.
@@ -366,7 +373,7 @@ impl Picture {
             return 0.0;
         }
         let kind = self.kinds.of[thread];
-        let lost = |demands: &Vec<Demand>| 1.0 - demands[kind].base_ns / load.ns();
+        let lost = |demands: &Vec<Demand>| 1.0 - demands[kind].shared_base_ns / load.ns();
         self.demands.iter().map(lost).fold(0.0, f64::max)
     }
 
@@ -432,22 +439,18 @@ impl Picture {
                 )
             })
             .collect();
-        // Within a domain the kernel spreads threads over CPUs.
-        let mut in_domain = vec![0.0; self.cpus.len()];
-        for (load, &cpu) in self.threads.iter().zip(cpus) {
-            if let Some(seat) = self.seat(cpu) {
-                in_domain[seat.domain] += load.wanted;
-            }
-        }
+        // Within a domain the kernel spreads threads over cores, then over their CPUs.
+        let in_domain = self.wanted_in(cpus);
         let share = |load: &Load, seat: Seat| {
-            load.wanted * (self.cpus[seat.domain] / in_domain[seat.domain]).min(1.0)
+            load.wanted * self.cores.share(seat.domain, in_domain[seat.domain])
         };
+        let siblings = |domain: usize| self.cores.siblings(domain, in_domain[domain]);
         let demands = &self.demands[draw];
         let mut running: Vec<Running<'_>> = Vec::new();
         // Of each: the CPU that is wanted and had, and the time alone.
         let mut counted: Vec<(f64, f64, f64)> = Vec::new();
         // Where those of a kind that are in a domain are, by both, while their memory stays.
-        let domains = self.cpus.len();
+        let domains = in_domain.len();
         let mut staying = match self.kinds.are_bundled {
             true => vec![usize::MAX; self.kinds.first.len() * domains],
             false => Vec::new(),
@@ -456,7 +459,7 @@ impl Picture {
         let mut speeds = Vec::with_capacity(cpus.len());
         let mut lost = 0.0;
         for (at, (load, &cpu)) in self.threads.iter().zip(cpus).enumerate() {
-            let Some(&(seat, lane)) = self.seats.get(cpu) else {
+            let Some(seat) = self.seat(cpu) else {
                 continue;
             };
             let share = share(load, seat);
@@ -493,7 +496,7 @@ impl Picture {
             };
             speeds.push(running.len());
             running.push(Running {
-                lane: (!self.kinds.are_bundled).then_some(lane),
+                siblings: siblings(seat.domain),
                 ..Running::new(
                     Demands {
                         cycles_per_instruction: demand.base_ns / 1000.0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use numaherd_policy::policy::Random;
 use numaherd_policy::registry;
 use numaherd_policy::settings::Settings;
-use numaherd_testing::Scene;
+use numaherd_testing::{Scene, Shape};
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, Topology};
 use numaherd_world::{Residency, Snapshot, VirtualMachine};
 use proptest::prelude::*;
@@ -26,8 +26,18 @@ const SHAPES: [&str; 10] = [
     "xeon-max-9480-2s-flat",
 ];
 
-/// Policies that may put a thread beside others of a full domain: `random` by chance; `adaptive` counts CPUs, not cores.
-const OVERFILL: [&str; 2] = ["random", "adaptive"];
+/// Machines with two hardware threads a core, or four, that are numbered one after the other.
+fn with_siblings() -> Vec<Topology> {
+    let shape = |domains, cores, siblings| {
+        let shape = Shape {
+            siblings,
+            ..Shape::uniform(domains, cores)
+        };
+        shape.topology()
+    };
+    let lab = Machine::preset("lab-smt").unwrap().topology().unwrap();
+    vec![lab, shape(4, 2, 2), shape(2, 8, 2), shape(8, 4, 4)]
+}
 
 /// Busy threads, each a process with its memory on some node with memory, at miss rates of every class.
 fn scene(topology: Topology, rates: &[f64], start: usize) -> Scene {
@@ -74,6 +84,13 @@ fn decide(policy: &str, scene: &mut Scene) -> Result<(), TestCaseError> {
             prop_assert!(known.is_some(), "no such CPU: {placement:?}");
         }
         scene.carry_out(&plan);
+        for released in policy.placement.release(&scene.snapshot) {
+            let mut threads = scene.snapshot.threads.iter_mut();
+            threads
+                .find(|thread| thread.id == released.thread)
+                .unwrap()
+                .assigned = None;
+        }
         scene.snapshot.sequence += 1;
         scene.snapshot.time_ns += scene.snapshot.interval_ns;
     }
@@ -109,9 +126,35 @@ fn overfull(scene: &Scene) -> usize {
     }
 }
 
+/// Threads that share a core with another that was put there, or were put there themselves, while a core of the machine
+/// is idle.
+fn share_a_core(scene: &Scene) -> usize {
+    let threads = &scene.snapshot.threads;
+    let cores = scene.topology.cores().iter();
+    let on_each = cores.map(|core| {
+        threads
+            .iter()
+            .filter(|thread| core.cpus.contains(thread.place()))
+    });
+    let on_each: Vec<(usize, bool)> = on_each
+        .map(|on| {
+            (
+                on.clone().count(),
+                on.clone().any(|thread| thread.assigned.is_some()),
+            )
+        })
+        .collect();
+    let is_idle = on_each.iter().any(|&(threads, _)| threads == 0);
+    let shared = on_each.iter().filter(|&&(threads, put)| threads > 1 && put);
+    if is_idle { shared.count() } else { 0 }
+}
+
+fn rate() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.5), 2.0..100.0f64, 100.0..400.0f64]
+}
+
 fn rates() -> impl Strategy<Value = Vec<f64>> {
-    let rate = prop_oneof![Just(0.5), 2.0..100.0f64, 100.0..400.0f64];
-    proptest::collection::vec(rate, 1..12)
+    proptest::collection::vec(rate(), 1..12)
 }
 
 proptest! {
@@ -130,12 +173,24 @@ proptest! {
 
     #[test]
     fn no_domain_gets_more_vcpus_than_cores_while_a_core_elsewhere_is_idle(rates in rates(), start in 0usize..64) {
-        for policy in registry::for_live_machines().filter(|policy| !OVERFILL.contains(&policy.name)) {
+        for policy in registry::for_live_machines().filter(|policy| policy.name != "random") {
             let topology = Machine::preset("lab-smt").unwrap().topology().unwrap();
             let few = rates.len().min(topology.cores().len());
             let mut scene = scene(topology, &rates[..few], start);
             decide(policy.name, &mut scene)?;
             prop_assert_eq!(overfull(&scene), 0, "{} {:?}", policy.name, scene.places());
+        }
+    }
+
+    #[test]
+    fn adaptive_puts_no_two_threads_on_one_core_while_another_core_is_idle(
+        rates in proptest::collection::vec(rate(), 1..24), start in 0usize..64,
+    ) {
+        for topology in with_siblings() {
+            let few = rates.len().min(topology.cores().len());
+            let mut scene = scene(topology, &rates[..few], start);
+            decide("adaptive", &mut scene)?;
+            prop_assert_eq!(share_a_core(&scene), 0, "{:?}", scene.places());
         }
     }
 }

@@ -95,6 +95,7 @@ impl Estimator {
                 &before.threads,
                 &before.kinds,
                 &before.seats,
+                &before.cores,
             );
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
             picture.private[0] = draw.private;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, loaded};
 use numaherd_topology::Topology;
 
+use super::cores::Cores;
 use super::kinds::Kinds;
 use super::threads::{Load, QUIET, Seats, USUAL_CACHE};
 
@@ -48,7 +49,10 @@ const SMT_THROUGHPUT: f64 = 1.25;
 /// What a thread demands, by one draw.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
+    /// Time for 1000 instructions without memory, with a core to itself.
     pub(super) base_ns: f64,
+    /// The same beside the siblings that it had.
+    pub(super) shared_base_ns: f64,
     pub(super) in_flight: f64,
     pub(super) curve: Curve,
     /// Time for 1000 instructions alone on the machine.
@@ -119,6 +123,7 @@ pub(super) fn demands(
     threads: &[Load],
     kinds: &Kinds,
     seats: &Seats,
+    cores: &Cores,
 ) -> Vec<Demand> {
     let mut asked = vec![0.0; figures.nodes];
     for load in threads.iter().filter(|load| load.is_known()) {
@@ -136,6 +141,7 @@ pub(super) fn demands(
         let (Some((seat, _)), true) = (seats.get(load.cpu), load.is_known()) else {
             return Demand {
                 base_ns: 1.0,
+                shared_base_ns: 1.0,
                 in_flight: 1.0,
                 curve,
                 alone_ns: 1.0,
@@ -161,13 +167,56 @@ pub(super) fn demands(
         let alone_ns = (base_ns + stall(local, best)).min(ns);
         Demand {
             base_ns,
+            shared_base_ns: base_ns,
             in_flight,
             curve,
             alone_ns,
         }
     };
     let each = kinds.first.iter().map(|&first| &threads[first]);
-    each.zip(&kinds.curves).map(of).collect()
+    let mut demands = each.zip(&kinds.curves).map(of).collect();
+    if figures.smt_throughput < 2.0 {
+        take_out_siblings(figures, threads, kinds, seats, cores, &mut demands);
+    }
+    demands
+}
+
+/// Takes out of each thread's time what siblings took, by the same equation that puts it in: as often as the threads of
+/// its domain shared cores, beside the mean of the others.
+fn take_out_siblings(
+    figures: &Figures,
+    threads: &[Load],
+    kinds: &Kinds,
+    seats: &Seats,
+    cores: &Cores,
+    demands: &mut Vec<Demand>,
+) {
+    let domain = |load: &Load| seats.get(load.cpu).map(|(seat, _)| seat.domain);
+    let computes = |demand: &Demand, load: &Load| (demand.base_ns / load.ns()).min(1.0);
+    // Of each domain: CPUs that are wanted; of these, by threads of which more is known; of these, to compute.
+    let mut sums = vec![(0.0, 0.0, 0.0); cores.cpus().len()];
+    for (load, &kind) in threads.iter().zip(&kinds.of) {
+        let Some(domain) = domain(load) else { continue };
+        let (wanted, known, computing) = &mut sums[domain];
+        *wanted += load.wanted;
+        if load.is_known() {
+            *known += load.wanted;
+            *computing += load.wanted * computes(&demands[kind], load);
+        }
+    }
+    let stretch = 2.0 / figures.smt_throughput - 1.0;
+    for (demand, &first) in demands.iter_mut().zip(&kinds.first) {
+        let load = &threads[first];
+        let Some(domain) = domain(load).filter(|_| load.is_known()) else {
+            continue;
+        };
+        let (wanted, known, computing) = sums[domain];
+        let others = (known - load.wanted).max(1e-9);
+        let computing = (computing - load.wanted * computes(demand, load)).max(0.0);
+        let beside = cores.siblings(domain, wanted) * (computing / others).min(1.0);
+        demand.base_ns = demand.shared_base_ns / (1.0 + stretch * beside);
+        demand.alone_ns -= demand.shared_base_ns - demand.base_ns;
+    }
 }
 
 /// Of a thread that reads next to none.

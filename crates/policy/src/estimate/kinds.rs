@@ -2,8 +2,7 @@
 //!
 //! Problem: a machine has tens of thousands of threads, and each layout that is tried is an answer of the equations
 //! for all of them. Rule: where there are many, those of a domain whose figures are in one step of an eighth of an
-//! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Which siblings share a
-//! core is then left out. Where there are few, each is a kind of its own.
+//! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Where there are few, each is a kind of its own.
 
 use std::collections::HashMap;
 
@@ -112,7 +111,16 @@ mod tests {
         let mut each = together.clone();
         each.kinds = Kinds::each(&each.threads);
         each.demands = (Beliefs::default().draws().iter().zip(&each.figures))
-            .map(|(draw, figures)| demands(draw, figures, &each.threads, &each.kinds, &each.seats))
+            .map(|(draw, figures)| {
+                demands(
+                    draw,
+                    figures,
+                    &each.threads,
+                    &each.kinds,
+                    &each.seats,
+                    &each.cores,
+                )
+            })
             .collect();
         let stays = vec![Memory::default(); each.processes.len()];
         let (one, other) = (

@@ -37,7 +37,7 @@ pub struct Parts {
     pub remote: f64,
     /// To neighbours in last-level caches.
     pub caches: f64,
-    /// To waits for CPUs.
+    /// To waits for CPUs, and to siblings on one core.
     pub cpus: f64,
 }
 

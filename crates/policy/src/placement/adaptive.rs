@@ -25,13 +25,19 @@
 //!    these processes, the private memory alone follows. Each of them is charged for the pages as often as there
 //!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
-//!    compared with those before. Unless they are better on average, threads and memory go back, and nothing is
-//!    tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried
+//!    compared with those before. Unless they are better on average, threads and memory go back (a
+//!    thread that would share a core there while another is idle is let go instead), and nothing is tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried
 //!    before as much more or less is lost as must be gained, or other threads are busy. Where a gain shows, its cost
 //!    is refunded. Either way the estimates learn from it.
 //!
-//! Where nothing is counted, threads and memory are only brought together, of processes that were seen for 10 s;
-//! what that costs is never refunded.
+//! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
+//! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
+//! core is idle in any other. The equations know what siblings cost.
+//!
+//! Where nothing is counted, threads and memory are only brought together: when each look of 10 s wanted the same. No
+//! action can be verified then, so each is taken not to have gained: what it costs is never refunded, and its process
+//! rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go there, if
+//! another domain has some.
 //!
 //! When: 50 ms after the start and after threads have become busy, then after twice as long each time, up to the
 //! loop's own cadence; and after it acted, as soon as that can be judged.
@@ -46,18 +52,21 @@
 //! thread is moved outside its pool.
 
 mod action;
+mod cores;
 mod orders;
 pub(crate) mod search;
 mod seeds;
+mod uncounted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_files::settings;
+use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, Pages, Part, ProcessId, Signal, ThreadId};
 
-use crate::estimate::{Basis, Estimator, Picture, Rough};
+use crate::estimate::{Basis, Estimator, Load, Picture, Rough};
 use crate::losses::{Losses, Meter};
 use crate::memory::PerThread;
 use crate::policy::{Needs, Optional, Random};
@@ -70,6 +79,7 @@ use action::{Action, Follow};
 use orders::{most_in_common, order, own_pages, spread};
 use search::{Balanced, Candidate, may_have};
 use seeds::Seeds;
+use uncounted::Uncounted;
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW, SPREAD];
@@ -145,8 +155,6 @@ const JUDGED_AFTER: u64 = 250_000_000;
 const SUFFERS: f64 = 0.05;
 /// Looks after which a held thread is let go that could suffer nowhere.
 const CALM_LOOKS: u32 = 3;
-/// For how long threads must have been seen where nothing is counted (chosen here).
-const SEEN_UNCOUNTED: Duration = Duration::from_secs(10);
 /// After so many ns it is searched again although as much is lost as when nothing was found: by then there is more
 /// credit.
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
@@ -184,6 +192,7 @@ pub struct Adaptive {
     busy: Vec<ThreadId>,
     /// Processes whose memory followed its threads to several nodes: what is private is there since.
     told: BTreeSet<ProcessId>,
+    uncounted: Uncounted,
     meter: Meter,
     losses: Option<Losses>,
 }
@@ -208,6 +217,7 @@ impl Adaptive {
             looks: 0,
             busy: Vec::new(),
             told: BTreeSet::new(),
+            uncounted: Uncounted::default(),
             meter: Meter::default(),
             losses: None,
         }
@@ -225,14 +235,23 @@ impl Adaptive {
         self.busy = busy;
     }
 
-    /// Lets threads go that could suffer nowhere any more.
+    /// Lets threads go that could suffer nowhere any more, and those that wait for CPUs where nothing shows whether they
+    /// gain by being held.
     fn release(&mut self, stage: &Stage<'_>, picture: &Picture) {
+        let wanted = picture.wanted_in(&picture.now());
+        let is_short = |load: &Load| {
+            let seat = picture
+                .seat(load.cpu)
+                .filter(|_| picture.from == Basis::Residency);
+            seat.is_some_and(|seat| uncounted::is_short(picture, &wanted, seat.domain))
+        };
         let calm = self.calm.line_up(&stage.snapshot.threads);
         for (at, load) in picture.threads.iter().enumerate() {
             let looks = &mut calm[load.at];
             let is_calm = load.speed > 0.0 && picture.could_suffer(at) < SUFFERS;
             *looks = if is_calm { looks.saturating_add(1) } else { 0 };
-            if *looks >= CALM_LOOKS && stage.thread(load.at).assigned.is_some() {
+            if (*looks >= CALM_LOOKS || is_short(load)) && stage.thread(load.at).assigned.is_some()
+            {
                 self.letting_go.insert(load.id);
             }
         }
@@ -293,12 +312,19 @@ impl Adaptive {
             ))
         };
         self.letting_go.extend(action.held);
+        let back = action.moved.iter().filter_map(|&(thread, cpu)| {
+            let at = picture.place(thread)?;
+            may_have(stage, picture.threads[at].at, cpu).then_some((at, cpu))
+        });
+        let back: Vec<(usize, CpuId)> = back.collect();
         let mut seats = Vec::new();
-        for (thread, cpu) in action.moved {
-            let load = picture.place(thread).map(|at| &picture.threads[at]);
-            if let Some(load) = load.filter(|load| may_have(stage, load.at, cpu)) {
+        for (at, cpu, fits) in cores::fitting(picture, &back) {
+            let load = &picture.threads[at];
+            if fits {
                 seats.push(stage.seat(load.at, cpu, because()));
-                self.let_go.push(thread);
+                self.let_go.push(load.id);
+            } else {
+                self.letting_go.insert(load.id);
             }
         }
         for follow in &action.followed {
@@ -361,7 +387,7 @@ impl Adaptive {
         &mut self,
         stage: &Stage<'_>,
         picture: &Arc<Picture>,
-        candidate: Candidate,
+        mut candidate: Candidate,
         (lost, lost_then): (f64, f64),
         charged: Vec<(ProcessId, f64)>,
     ) -> Vec<Seat> {
@@ -375,6 +401,13 @@ impl Adaptive {
         );
         // Of all threads the same: figures are put into words once.
         let why: Arc<str> = why.to_string().into();
+        let memory = &candidate.memory;
+        let is_seated = |at: usize, cpu: CpuId| {
+            let load = &picture.threads[at];
+            let waits = picture.suffers(at) >= SUFFERS || memory[load.process].follows;
+            load.is_free && (waits || picture.is_move(load, cpu))
+        };
+        cores::part(stage, picture, &mut candidate.cpus, is_seated);
         let mut action = Action::new(Arc::clone(picture), candidate, charged);
         let candidate = &action.layout;
         let mut seats = Vec::new();
@@ -469,6 +502,8 @@ impl Adaptive {
         picture: &Arc<Picture>,
         random: &mut Random,
     ) -> Vec<Seat> {
+        let wanted_before = self.uncounted.begin(picture);
+        let now_ns = stage.snapshot.time_ns;
         let least = self.settings.least_gain * picture.busy_cores();
         let balanced = Balanced::of(stage, picture);
         let lost_now = balanced.roughly();
@@ -492,7 +527,12 @@ impl Adaptive {
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
         let most = most.min(self.settings.layouts);
         let credit: Vec<f64> = (picture.processes.iter())
-            .map(|owner| self.credit.get(&owner.id).copied().unwrap_or(0.0))
+            .map(
+                |owner| match by_residency && self.uncounted.rests(owner.id, now_ns) {
+                    true => 0.0,
+                    false => self.credit.get(&owner.id).copied().unwrap_or(0.0),
+                },
+            )
             .collect();
         let lost = balanced.lost;
         let candidate = search::best(stage, picture, layouts, &credit, balanced, most);
@@ -523,9 +563,14 @@ impl Adaptive {
                 && load.lines > 0.0
         });
         let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
-        let is_new = by_residency && u128::from(age_ns) < SEEN_UNCOUNTED.as_nanos();
-        if is_new || gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
+        let has_lasted = !by_residency
+            || (self.uncounted).has_lasted(&wanted_before, picture, &candidate, now_ns);
+        let is_new = by_residency && u128::from(age_ns) < uncounted::SEEN.as_nanos();
+        if !has_lasted || is_new || gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
             return Vec::new();
+        }
+        if by_residency {
+            self.uncounted.act(picture, &candidate, now_ns);
         }
         for (process, cost) in &costs {
             if let Some(credit) = self.credit.get_mut(process) {
@@ -566,6 +611,13 @@ impl PlacementRule for Adaptive {
         let mut picture = self.estimator.observe(stage);
         for owner in &mut picture.processes {
             owner.is_told = self.told.contains(&owner.id);
+        }
+        if picture.from == Basis::Residency {
+            let now_ns = stage.snapshot.time_ns;
+            for load in &mut picture.threads {
+                let process = picture.processes[load.process].id;
+                load.is_free &= !self.uncounted.rests(process, now_ns);
+            }
         }
         let picture = Arc::new(picture);
         let seats = self.decide(stage, &picture, random);

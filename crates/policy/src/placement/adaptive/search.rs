@@ -6,8 +6,8 @@ use super::{PAGE_NS, SUFFERS};
 use crate::estimate::{Basis, Load, Lost, Memory, Picture, Rough};
 use crate::stage::Stage;
 
-/// CPUs that the threads of a domain may want beyond those that it has.
-const ROOM: f64 = 0.1;
+/// CPUs that the threads of a domain may want beyond the cores or CPUs that it has.
+pub(super) const ROOM: f64 = 0.1;
 /// Lines per instruction that differ by less than this share are alike.
 const ALIKE: f64 = 0.1;
 /// What processes have in common is spread where more than this share of it must move for that (chosen here).
@@ -49,8 +49,9 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
     allowed && thread.unmanaged.is_none()
 }
 
-/// Where the threads will be once the kernel has balanced them: where more CPUs are wanted in a domain than it has,
-/// those that are the kernel's own and suffer least go where CPUs are free. What that gains is not for us to gain.
+/// Where the threads will be once the kernel has balanced them: where more is wanted in a domain than it has cores,
+/// those that are the kernel's own and suffer least go where cores are idle; then the same of CPUs. What that gains is
+/// not for us to gain.
 pub(crate) struct Balanced {
     cpus: Vec<CpuId>,
     /// What is then lost, in cores.
@@ -61,36 +62,10 @@ impl Balanced {
     pub(crate) fn of(stage: &Stage<'_>, picture: &Picture) -> Self {
         let now = picture.now();
         let mut cpus = now.clone();
-        let domains = stage.topology.domains();
-        let mut beyond = picture.wanted_beyond(&cpus);
-        // Of each domain that is short of CPUs: how much the kernel's own suffer, and which they are.
-        let mut here = vec![Vec::new(); domains.len()];
-        for (at, load) in picture.threads.iter().enumerate() {
-            let thread = stage.thread(load.at);
-            let is_the_kernel_s = thread.unmanaged.is_none() && thread.assigned.is_none();
-            let seat = picture.seat(load.cpu).filter(|_| is_the_kernel_s);
-            if let Some(seat) = seat.filter(|seat| beyond[seat.domain] > ROOM) {
-                here[seat.domain].push((picture.suffers(at), at));
-            }
-        }
-        for (domain, mut here) in here.into_iter().enumerate() {
-            here.sort_by(|a, b| a.0.total_cmp(&b.0));
-            for (_, at) in here {
-                if beyond[domain] <= ROOM {
-                    break;
-                }
-                let load = &picture.threads[at];
-                let freest = (0..domains.len()).min_by(|&a, &b| beyond[a].total_cmp(&beyond[b]));
-                let Some(to) = freest.filter(|&to| beyond[to] + load.wanted <= ROOM) else {
-                    break;
-                };
-                let allowed = |&cpu: &CpuId| may_have(stage, load.at, cpu);
-                if let Some(cpu) = domains[to].cpus.iter().find(allowed) {
-                    cpus[at] = cpu;
-                    beyond[domain] -= load.wanted;
-                    beyond[to] += load.wanted;
-                }
-            }
+        let cores = &picture.cores;
+        balance(stage, picture, cores.cores(), &mut cpus);
+        if cores.cores() != cores.cpus() {
+            balance(stage, picture, cores.cpus(), &mut cpus);
         }
         let lost = match cpus == now {
             true => picture.lost_now(),
@@ -102,6 +77,43 @@ impl Balanced {
     /// Its mean by the draws that a search goes by, in cores.
     pub(crate) fn roughly(&self) -> f64 {
         Rough::of(&self.lost).mean()
+    }
+}
+
+/// Brings the kernel's own threads from domains in which more is wanted than they hold to others with room.
+fn balance(stage: &Stage<'_>, picture: &Picture, holds: &[f64], cpus: &mut [CpuId]) {
+    let domains = stage.topology.domains();
+    let wanted = picture.wanted_in(cpus);
+    let beyond = wanted.iter().zip(holds);
+    let mut beyond: Vec<f64> = beyond.map(|(wanted, holds)| wanted - holds).collect();
+    // Of each domain that is short of CPUs: how much the kernel's own suffer, and which they are.
+    let mut here = vec![Vec::new(); domains.len()];
+    for (at, load) in picture.threads.iter().enumerate() {
+        let thread = stage.thread(load.at);
+        let is_the_kernel_s = thread.unmanaged.is_none() && thread.assigned.is_none();
+        let seat = picture.seat(cpus[at]).filter(|_| is_the_kernel_s);
+        if let Some(seat) = seat.filter(|seat| beyond[seat.domain] > ROOM) {
+            here[seat.domain].push((picture.suffers(at), at));
+        }
+    }
+    for (domain, mut here) in here.into_iter().enumerate() {
+        here.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (_, at) in here {
+            if beyond[domain] <= ROOM {
+                break;
+            }
+            let load = &picture.threads[at];
+            let freest = (0..domains.len()).min_by(|&a, &b| beyond[a].total_cmp(&beyond[b]));
+            let Some(to) = freest.filter(|&to| beyond[to] + load.wanted <= ROOM) else {
+                break;
+            };
+            let allowed = |&cpu: &CpuId| may_have(stage, load.at, cpu);
+            if let Some(cpu) = domains[to].cpus.iter().find(allowed) {
+                cpus[at] = cpu;
+                beyond[domain] -= load.wanted;
+                beyond[to] += load.wanted;
+            }
+        }
     }
 }
 
@@ -306,23 +318,34 @@ impl Search<'_> {
     /// suffers least and may go where it was.
     fn to_domain(&self, cpus: &[CpuId], thread: usize, domain: usize) -> Option<Vec<CpuId>> {
         let picture = self.picture;
-        if picture.seat(cpus[thread])?.domain == domain {
+        let from = picture.seat(cpus[thread])?.domain;
+        if from == domain {
             return None;
         }
         let there = &self.stage.topology.domains()[domain].cpus;
         let load = &picture.threads[thread];
-        let wanted: f64 = (picture.threads.iter().zip(cpus))
-            .filter(|(_, cpu)| there.contains(**cpu))
-            .map(|(load, _)| load.wanted)
-            .sum();
-        let on = |cpu: CpuId| cpus.iter().filter(|&&on| on == cpu).count();
+        let wanted = picture.wanted_in(cpus);
+        let here: Vec<CpuId> = cpus
+            .iter()
+            .copied()
+            .filter(|&cpu| there.contains(cpu))
+            .collect();
+        // The idlest core, and of its CPUs the idlest.
+        let on = |cpu: CpuId| {
+            let on_core = here
+                .iter()
+                .filter(|&&on| picture.core(on) == picture.core(cpu));
+            (
+                on_core.count(),
+                here.iter().filter(|&&on| on == cpu).count(),
+            )
+        };
         let allowed = there
             .iter()
             .filter(|&cpu| may_have(self.stage, load.at, cpu));
         let freest = allowed.min_by_key(|&cpu| on(cpu))?;
         let mut cpus = cpus.to_vec();
-        let online = there.intersection(&self.stage.snapshot.online).len() as f64;
-        if wanted + load.wanted <= online + ROOM {
+        if self.has_room(&wanted, load, from, domain) {
             cpus[thread] = freest;
             return Some(cpus);
         }
@@ -339,24 +362,45 @@ impl Search<'_> {
         Some(cpus)
     }
 
+    /// Whether a domain has an idle core for a thread that comes from another; or, where then no domain that it may use
+    /// has one, an idle CPU. `wanted` are the CPUs that threads want in each domain.
+    fn has_room(&self, wanted: &[f64], load: &Load, from: usize, to: usize) -> bool {
+        let (cores, cpus) = (self.picture.cores.cores(), self.picture.cores.cpus());
+        if wanted[to] + load.wanted <= cores[to] + ROOM {
+            return true;
+        }
+        let has_idle_core = |domain: usize| {
+            let stays = if domain == from { load.wanted } else { 0.0 };
+            let allowed = |cpu| may_have(self.stage, load.at, cpu);
+            domain != to
+                && wanted[domain] - stays + load.wanted <= cores[domain] + ROOM
+                && self.stage.topology.domains()[domain]
+                    .cpus
+                    .iter()
+                    .any(allowed)
+        };
+        wanted[to] + load.wanted <= cpus[to] + ROOM && !(0..cores.len()).any(has_idle_core)
+    }
+
     /// Leaves out what gains nothing: threads that need not move, alone or in exchange for one that came to where they
     /// were, and memory that need not follow.
     fn spare(&mut self, best: &mut Candidate) {
         let picture = self.picture;
-        let mut beyond = picture.wanted_beyond(&best.cpus);
+        let mut wanted = picture.wanted_in(&best.cpus);
         for (thread, load) in picture.threads.iter().enumerate() {
             if self.left == 0 {
                 return;
             }
             let gone = best.cpus[thread];
-            let (Some(home), true) = (picture.seat(load.cpu), picture.is_move(load, gone)) else {
+            let seats = (picture.seat(load.cpu), picture.seat(gone));
+            let ((Some(home), Some(from)), true) = (seats, picture.is_move(load, gone)) else {
                 continue;
             };
             let mut cpus = best.cpus.clone();
             cpus[thread] = load.cpu;
             // What its domain wants more with it, and the one that it leaves wants less.
             let mut more = load.wanted;
-            if beyond[home.domain] + more > ROOM {
+            if !self.has_room(&wanted, load, from.domain, home.domain) {
                 let came = (0..cpus.len()).find(|&other| {
                     let seat = picture.seat(cpus[other]);
                     let is_here = seat.is_some_and(|seat| seat.domain == home.domain);
@@ -372,10 +416,8 @@ impl Search<'_> {
             let candidate = self.with_memory(cpus, None);
             if candidate.lost <= best.lost * (1.0 + WORTH_A_MOVE) {
                 *best = candidate;
-                beyond[home.domain] += more;
-                if let Some(from) = picture.seat(gone) {
-                    beyond[from.domain] -= more;
-                }
+                wanted[home.domain] += more;
+                wanted[from.domain] -= more;
             }
         }
         for process in 0..best.memory.len() {

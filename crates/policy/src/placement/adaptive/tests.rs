@@ -1,3 +1,5 @@
+mod uncounted;
+
 use std::sync::Arc;
 
 use numaherd_testing::Scene;

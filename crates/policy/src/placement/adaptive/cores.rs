@@ -1,0 +1,65 @@
+//! Which core of its domain a thread is seated on, and whether there is one for it.
+//!
+//! Problem: within its domain a thread runs where the kernel likes, and where it is when it is looked at, another may be
+//! on the same core for a moment. Rule: a thread that is seated where it would share a core gets one of its domain that
+//! is idle, if there is one.
+
+use numaherd_topology::CpuId;
+
+use super::search::{ROOM, may_have};
+use crate::estimate::Picture;
+use crate::stage::Stage;
+
+/// Gives threads that are seated, and would share a core, an idle one of their domain.
+pub(super) fn part(
+    stage: &Stage<'_>,
+    picture: &Picture,
+    cpus: &mut [CpuId],
+    is_seated: impl Fn(usize, CpuId) -> bool,
+) {
+    let mut on = vec![0usize; stage.topology.cores().len()];
+    for core in cpus.iter().filter_map(|&cpu| picture.core(cpu)) {
+        on[core] += 1;
+    }
+    let domains = stage.topology.domains().iter();
+    let is_idle = |core: &usize| on[*core] == 0;
+    let idle = domains.map(|domain| domain.cores.iter().map(|core| core.index()).filter(is_idle));
+    let mut idle: Vec<Vec<usize>> = idle.map(Iterator::collect).collect();
+    for at in 0..cpus.len() {
+        let cpu = cpus[at];
+        let (Some(core), Some(seat)) = (picture.core(cpu), picture.seat(cpu)) else {
+            continue;
+        };
+        let idle = &mut idle[seat.domain];
+        if on[core] < 2 || idle.is_empty() || !is_seated(at, cpu) {
+            continue;
+        }
+        let allowed = |&cpu: &CpuId| may_have(stage, picture.threads[at].at, cpu);
+        let cores = stage.topology.cores();
+        let found = idle.iter().enumerate().find_map(|(nth, &core)| {
+            let cpu = cores[core].cpus.iter().find(allowed)?;
+            Some((nth, core, cpu))
+        });
+        if let Some((nth, to, cpu)) = found {
+            idle.remove(nth);
+            (on[core], on[to], cpus[at]) = (on[core] - 1, 1, cpu);
+        }
+    }
+}
+
+/// Of threads that are to go back to CPUs, whether each does so without sharing a core while another domain has an idle
+/// one.
+pub(super) fn fitting(picture: &Picture, back: &[(usize, CpuId)]) -> Vec<(usize, CpuId, bool)> {
+    let mut cpus = picture.now();
+    for &(at, cpu) in back {
+        cpus[at] = cpu;
+    }
+    let (wanted, cores) = (picture.wanted_in(&cpus), picture.cores.cores());
+    let any_idle = (0..cores.len()).any(|domain| wanted[domain] + 1.0 <= cores[domain] + ROOM);
+    let fits = |&(at, cpu): &(usize, CpuId)| {
+        let domain = picture.seat(cpu).map(|seat| seat.domain);
+        let is_full = domain.is_some_and(|domain| wanted[domain] > cores[domain] + ROOM);
+        (at, cpu, !(is_full && any_idle))
+    };
+    back.iter().map(fits).collect()
+}
