@@ -174,7 +174,7 @@ pub(super) fn demands(
         }
     };
     let each = kinds.first.iter().map(|&first| &threads[first]);
-    let mut demands = each.zip(&kinds.curves).map(of).collect();
+    let mut demands: Vec<Demand> = each.zip(&kinds.curves).map(of).collect();
     if figures.smt_throughput < 2.0 {
         take_out_siblings(figures, threads, kinds, seats, cores, &mut demands);
     }
@@ -189,7 +189,7 @@ fn take_out_siblings(
     kinds: &Kinds,
     seats: &Seats,
     cores: &Cores,
-    demands: &mut Vec<Demand>,
+    demands: &mut [Demand],
 ) {
     let domain = |load: &Load| seats.get(load.cpu).map(|(seat, _)| seat.domain);
     let computes = |demand: &Demand, load: &Load| (demand.base_ns / load.ns()).min(1.0);

@@ -54,15 +54,16 @@
 mod action;
 mod cores;
 mod orders;
+mod rules;
 pub(crate) mod search;
 mod seeds;
+mod settings;
 mod uncounted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_files::settings;
 use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, Pages, Part, ProcessId, Signal, ThreadId};
 
@@ -71,75 +72,17 @@ use crate::losses::{Losses, Meter};
 use crate::memory::PerThread;
 use crate::policy::{Needs, Optional, Random};
 use crate::reason::{Figure, Reason};
-use crate::rules::Rule;
 use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Follow};
 use orders::{most_in_common, order, own_pages, spread};
+pub use rules::RULES;
+use rules::{FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
 use search::{Balanced, Candidate, may_have};
 use seeds::Seeds;
+pub use settings::AdaptiveSettings;
 use uncounted::Uncounted;
-
-/// The rules that plans name.
-pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW, SPREAD];
-const GAIN: Rule = Rule {
-    name: "adaptive: fewer lost cores",
-    source: "designed here",
-    what: "The machine is expected to lose fewer cores with the thread on this CPU.",
-};
-const HOLD: Rule = Rule {
-    name: "adaptive: hold",
-    source: "designed here",
-    what: "The thread waits for memory and is where the layout wants it: it stays in its memory domain.",
-};
-const MAKE_ROOM: Rule = Rule {
-    name: "adaptive: make room",
-    source: "designed here",
-    what: "The thread does not wait for memory; its CPU goes to one that does. It is the kernel's again at the \
-           next look.",
-};
-const UNDO: Rule = Rule {
-    name: "adaptive: undo",
-    source: "designed here",
-    what: "The threads did not become faster by what was done: the thread goes back where it was.",
-};
-const LET_GO: Rule = Rule {
-    name: "adaptive: let go",
-    source: "designed here",
-    what: "Holding the thread gains nothing: it gets its own affinity back.",
-};
-const FOLLOW: Rule = Rule {
-    name: "adaptive: memory follows",
-    source: "designed here",
-    what: "The process's threads are on one node, and the machine is expected to lose fewer cores with its \
-           memory there.",
-};
-
-const SPREAD: Rule = Rule {
-    name: "adaptive: shared memory spread",
-    source: "designed here; shared memory spread: Carrefour (ASPLOS 2013)",
-    what: "Processes on several nodes have memory in common, and the machine is expected to lose fewer cores with it \
-           spread over these nodes, each as often as threads are there.",
-};
-
-settings! {
-    /// When `adaptive` acts.
-    #[derive(Copy)]
-    pub struct AdaptiveSettings {
-        /// Share of the busy cores that must be gained.
-        least_gain: f64 = 0.01, unit: "share", range: 0.0..=1.0, source: "chosen here";
-        /// Share of each process's time that actions may cost before they have shown a gain.
-        loss_budget: f64 = 0.01, unit: "share", range: 0.0..=1.0, source: "chosen here";
-        /// What actions may cost a process that has not run for long.
-        first_credit_ms: f64 = 100.0, unit: "ms", range: 0.0..=1e9, source: "chosen here";
-        /// For how long nothing is tried after an action that did not gain; twice as long each time after.
-        wait_s: f64 = 5.0, unit: "s", range: 0.0..=1e9, source: "chosen here";
-        /// How many layouts a search may try. On machines with many threads fewer are, so that a decision
-        /// takes no longer.
-        layouts: usize = 256, unit: "layouts", range: 1.0..=f64::MAX, source: "chosen here";
-    }
-}
 
 /// The very first look: nothing is counted of a thread before it has been seen once.
 const TO_ATTACH: Duration = Duration::from_millis(1);

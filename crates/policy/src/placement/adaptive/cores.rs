@@ -25,8 +25,8 @@ pub(super) fn part(
     let is_idle = |core: &usize| on[*core] == 0;
     let idle = domains.map(|domain| domain.cores.iter().map(|core| core.index()).filter(is_idle));
     let mut idle: Vec<Vec<usize>> = idle.map(Iterator::collect).collect();
-    for at in 0..cpus.len() {
-        let cpu = cpus[at];
+    for (at, place) in cpus.iter_mut().enumerate() {
+        let cpu = *place;
         let (Some(core), Some(seat)) = (picture.core(cpu), picture.seat(cpu)) else {
             continue;
         };
@@ -42,7 +42,7 @@ pub(super) fn part(
         });
         if let Some((nth, to, cpu)) = found {
             idle.remove(nth);
-            (on[core], on[to], cpus[at]) = (on[core] - 1, 1, cpu);
+            (on[core], on[to], *place) = (on[core] - 1, 1, cpu);
         }
     }
 }
