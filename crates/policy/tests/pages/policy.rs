@@ -166,23 +166,21 @@ pub fn file_of(kind: &str, name: &str, rules: &[Rule]) -> PathBuf {
         .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
         .collect();
     files.sort();
-    let file = match rules.first() {
-        Some(rule) => {
-            let names = format!("name: \"{}\"", rule.name);
-            let holds = |path: &&PathBuf| {
-                fs::read_to_string(path)
-                    .expect("sources are UTF-8")
-                    .contains(&names)
-            };
-            files.iter().find(holds)
-        }
-        None => {
-            let stem = name.replace('-', "_");
-            files
-                .iter()
-                .find(|path| path.file_stem().is_some_and(|own| *own == *stem))
-        }
-    };
+    let stem = name.replace('-', "_");
+    let by_name = files
+        .iter()
+        .find(|path| path.file_stem().is_some_and(|own| *own == *stem));
+    // Rules may have a file of their own.
+    let by_rule = rules.first().and_then(|rule| {
+        let names = format!("name: \"{}\"", rule.name);
+        let holds = |path: &&PathBuf| {
+            fs::read_to_string(path)
+                .expect("sources are UTF-8")
+                .contains(&names)
+        };
+        files.iter().find(holds)
+    });
+    let file = by_rule.or(by_name);
     file.unwrap_or_else(|| panic!("no file is of the {kind} {name}"))
         .clone()
 }
