@@ -6,7 +6,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::thread;
 
 use numaherd_herd::ledger::{Ledger, Record};
 
@@ -16,13 +17,12 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_numaherd-lab");
 /// looked up, also that there is nothing, but a listing is always a new one.
 const WORK: &str = "echo out; echo err >&2; until ls \"$0\" | grep -q go; do :; done; exit 7";
 
-/// Reads a growing ledger until it holds a snapshot.
-fn await_snapshot(ledger: &Path, run: &mut Child) {
-    // Ends by itself once the run is gone. A run that ends before its first record stays as a process that nobody has
-    // waited for, and the test waits with it.
+/// Reads a growing ledger until it holds a snapshot; `false` if the run ends before.
+fn await_snapshot(ledger: &Path, run: u32) -> bool {
+    // Ends by itself once somebody has waited for the run.
     let mut tail = Command::new("tail")
         .args(["--bytes=+1", "--follow=name", "--retry"])
-        .arg(format!("--pid={}", run.id()))
+        .arg(format!("--pid={run}"))
         .arg(ledger)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -34,18 +34,14 @@ fn await_snapshot(ledger: &Path, run: &mut Child) {
         .any(|line| line.contains("\"kind\":\"snapshot\""));
     let _ = tail.kill();
     tail.wait().unwrap();
-    assert!(
-        seen,
-        "the run ended before the ledger held a snapshot: {:?}",
-        run.wait()
-    );
+    seen
 }
 
 #[test]
 fn a_program_is_herded_in_the_guest_and_the_ledger_comes_out_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("herd.jsonl");
-    let mut run = Command::new(PROGRAM)
+    let run = Command::new(PROGRAM)
         .args([
             "lab",
             "run",
@@ -63,10 +59,16 @@ fn a_program_is_herded_in_the_guest_and_the_ledger_comes_out_while_it_runs() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
-    await_snapshot(&ledger, &mut run);
+    let pid = run.id();
+    let run = thread::spawn(|| run.wait_with_output());
+    let seen = await_snapshot(&ledger, pid);
     fs::write(folder.path().join("go"), "").unwrap();
-    let output = run.wait_with_output().unwrap();
+    let output = run.join().unwrap().unwrap();
 
+    assert!(
+        seen,
+        "the run ended before the ledger held a snapshot: {output:?}"
+    );
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(7), "{told}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "out\n", "{told}");
