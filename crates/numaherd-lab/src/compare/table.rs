@@ -107,7 +107,7 @@ fn settings(results: &[&Results]) -> String {
     };
     for policy in &results[0].policies {
         for results in results {
-            let of_policy = |outcome: &&super::Outcome| outcome.policy == *policy;
+            let of_policy = |outcome: &&super::outcome::Outcome| outcome.policy == *policy;
             let outcome = results.outcomes.iter().find(of_policy);
             if let Some(settings) = outcome.and_then(|outcome| outcome.settings.clone()) {
                 say(settings, policy);
