@@ -266,7 +266,7 @@ impl<'w> Running<'w> {
         let (placements, pagings) = halves(policy.parts);
         let half = PagingHalf::new(pagings, &settings, topology.clone(), paging_random);
         let pager = world.pager();
-        let summary = Summary::new(&policy.name, settings.dry_run);
+        let summary = Summary::new(&policy.name, settings.dry_run, world.enforcement());
         let losses = losses.map(|observer| (observer, topology.clone()));
         let passed_over = PassedOver::new(&settings);
         let mut record = Recorder::new(ledger, watchers, summary, passed_over, losses);

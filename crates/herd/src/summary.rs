@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_policy::losses::{Basis, Estimate, Losses, Range};
-use numaherd_world::{Counts, PageFailure, Snapshot};
+use numaherd_world::{Counts, Enforcement, PageFailure, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::governor::{Guard, Refusal};
@@ -66,7 +66,7 @@ pub struct Totals {
     /// added.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Basis, LostSums>,
-    /// Affinities given back at the end; `None` where the ledger does not say.
+    /// Threads whose affinities were given back at the end, or whose hints were taken back; `None` where the ledger does not say.
     pub restored: Option<u64>,
 }
 
@@ -109,6 +109,9 @@ pub struct Summary {
     pub policy: String,
     /// Whether nothing was carried out, at the end.
     pub dry_run: bool,
+    /// How placements were carried out.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub enforce: Enforcement,
     /// Why it ended.
     pub ending: Ending,
     /// Its figures; in the ledger, members of the same object.
@@ -118,11 +121,16 @@ pub struct Summary {
     pub notices: Vec<String>,
 }
 
+fn is_usual(enforcement: &Enforcement) -> bool {
+    *enforcement == Enforcement::default()
+}
+
 impl Summary {
-    pub(crate) fn new(policy: &str, dry_run: bool) -> Self {
+    pub(crate) fn new(policy: &str, dry_run: bool, enforce: Enforcement) -> Self {
         Self {
             policy: policy.to_owned(),
             dry_run,
+            enforce,
             ending: Ending::Stopped,
             totals: Totals {
                 restored: Some(0),

@@ -90,9 +90,7 @@ fn title(run: &RunModel) -> String {
 fn state(run: &RunModel, silent: Option<Duration>) -> Markup {
     let does = match run {
         RunModel { machine: None, .. } => "It has not begun yet.",
-        RunModel { ended: Some(_), .. } => {
-            "It has ended, and threads have their own affinities back."
-        }
+        RunModel { ended: Some(_), .. } => "It has ended, and holds no thread.",
         RunModel { paused: true, .. } => "It is paused: it observes and decides nothing.",
         RunModel { dry_run: true, .. } => "It is a dry run: decisions are not carried out.",
         _ => "It is herding.",

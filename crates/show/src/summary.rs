@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_herd::{Ending, Summary, Totals};
-use numaherd_world::PageFailure;
+use numaherd_world::{Enforcement, PageFailure};
 
 use crate::guards::meaning;
 use crate::losses::on_average;
@@ -22,7 +22,7 @@ pub fn summary(summary: &Summary) -> String {
         counted(totals.intervals, "interval"),
         ending(&summary.ending)
     ));
-    text += &done(totals, summary.dry_run);
+    text += &done(totals, summary.dry_run, summary.enforce);
     text += &notices(&summary.notices);
     text
 }
@@ -44,7 +44,7 @@ pub(crate) fn ending(ending: &Ending) -> String {
 }
 
 /// What was moved, measured, refused and restored.
-pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
+pub(crate) fn done(totals: &Totals, dry_run: bool, enforce: Enforcement) -> String {
     let mut text = if dry_run {
         planned(totals)
     } else {
@@ -66,7 +66,7 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
         }
     }
     if let Some(restored) = totals.restored.filter(|_| !dry_run) {
-        text += &paragraph(restored_sentence(restored));
+        text += &paragraph(format!("{}.", given_back(restored, enforce)));
     }
     text
 }
@@ -183,13 +183,15 @@ fn measured(totals: &Totals) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}.", sentence(&parts.join("; "))))
 }
 
-fn restored_sentence(restored: u64) -> String {
-    match restored {
-        0 => "No affinity had to be restored.".to_owned(),
-        1 => "1 thread has its own affinity back.".to_owned(),
-        _ => format!(
-            "{} threads have their own affinities back.",
-            count(restored)
-        ),
+/// How many threads were let go at the end, as a sentence without its full stop.
+pub(crate) fn given_back(restored: u64, enforce: Enforcement) -> String {
+    let number = count(restored);
+    match (enforce, restored) {
+        (Enforcement::Affinity, 0) => "No affinity had to be restored".to_owned(),
+        (Enforcement::Affinity, 1) => "1 thread has its own affinity back".to_owned(),
+        (Enforcement::Affinity, _) => format!("{number} threads have their own affinities back"),
+        (Enforcement::Scx, 0) => "No hint had to be taken back".to_owned(),
+        (Enforcement::Scx, 1) => "1 thread's hint was taken back".to_owned(),
+        (Enforcement::Scx, _) => format!("{number} threads' hints were taken back"),
     }
 }

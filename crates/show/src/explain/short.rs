@@ -298,8 +298,7 @@ fn stop(run: &Run) -> String {
         Some(_) => {
             let restored = match run.totals.restored {
                 Some(0) | None => "no thread is held".to_owned(),
-                Some(1) => "1 thread has its own affinity back".to_owned(),
-                Some(more) => format!("{} threads have their own affinities back", count(more)),
+                Some(some) => summary::given_back(some, run.settings.enforce),
             };
             format!("It has ended, and {restored}.")
         }

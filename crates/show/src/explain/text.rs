@@ -193,7 +193,7 @@ fn done(run: &Run) -> String {
                  it was killed, `numaherd release` restores the threads that it held."
         )),
     };
-    text += &summary::done(totals, run.settings.dry_run);
+    text += &summary::done(totals, run.settings.dry_run, run.settings.enforce);
     text
 }
 

@@ -17,9 +17,9 @@ use numaherd_testing::MadeLedger;
 use numaherd_testing::ledger::start;
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityResult, Counts, NodeState, PageOrder, PageOutcome, Pages, Placement,
-    Plan, Process, ProcessId, Residency, Signal, SignalReport, SignalState, Snapshot, Thread,
-    ThreadId,
+    AffinityOrder, AffinityResult, Counts, Enforcement, NodeState, PageOrder, PageOutcome, Pages,
+    Placement, Plan, Process, ProcessId, Residency, Signal, SignalReport, SignalState, Snapshot,
+    Thread, ThreadId,
 };
 use proptest::sample::Index;
 
@@ -30,6 +30,7 @@ pub fn ended(policy: &str) -> Summary {
     Summary {
         policy: policy.to_owned(),
         dry_run: false,
+        enforce: Enforcement::Affinity,
         ending: Ending::World,
         totals: Totals::default(),
         notices: Vec::new(),

@@ -2,6 +2,7 @@
 
 use numaherd_herd::{Ending, Record, Summary, Totals};
 use numaherd_show::summary::summary;
+use numaherd_world::Enforcement;
 
 use crate::made::*;
 use crate::runs;
@@ -53,4 +54,28 @@ fn of_each_ending() {
         })
         .collect();
     insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn of_hints_it_says_that_they_were_taken_back() {
+    let last = |restored| {
+        let told = summary(&Summary {
+            enforce: Enforcement::Scx,
+            totals: Totals {
+                restored: Some(restored),
+                ..Totals::default()
+            },
+            ..ended("dino")
+        });
+        told.lines().last().map(str::to_owned)
+    };
+    let told = [0, 1, 1200].map(|restored| last(restored).unwrap());
+    assert_eq!(
+        told,
+        [
+            "No hint had to be taken back.",
+            "1 thread's hint was taken back.",
+            "1,200 threads' hints were taken back."
+        ]
+    );
 }
