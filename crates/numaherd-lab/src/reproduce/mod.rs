@@ -29,7 +29,7 @@ use numaherd_experiment::claims::{
 
 use crate::cli::{Papers, Reproduce};
 use testbed::Effort;
-use traces::Traces;
+use traces::{Traces, where_recorded};
 
 /// What the experiments found.
 struct Findings {
@@ -42,6 +42,24 @@ struct LeftOut {
     paper: Paper,
     ids: Vec<String>,
     why: String,
+}
+
+impl LeftOut {
+    /// The claims on traces of a paper.
+    fn on_traces(paper: Paper, claims: Claims, why: String) -> Self {
+        let mut claims = claims.claims;
+        claims.retain(|claim| claim.runs_on == RunsOn::Traces);
+        Self {
+            paper,
+            ids: claims.into_iter().map(|claim| claim.id).collect(),
+            why,
+        }
+    }
+
+    /// The error of a record that would lack them.
+    fn refusal(&self) -> anyhow::Error {
+        ended(Exit::NotSetUp, format!("{self}; a record needs them all"))
+    }
 }
 
 impl std::fmt::Display for LeftOut {
@@ -75,18 +93,21 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         false => Effort::FULL,
     };
     let traces = options.traces.clone().unwrap_or_else(kept_traces);
-    if options.fresh_traces {
-        Traces::within(&traces)?.forget()?;
-    }
-    if let Some(folder) = &options.heat_maps {
-        ipm::draw(folder, &Traces::within(&traces)?)?;
-    }
     // Damaged files are reported before minutes are spent.
     let before = Record::built_in()?;
     let renewed = match &options.record {
         Some(path) if path.exists() => Some(read(path)?),
         _ => None,
     };
+    if options.record.is_some() && options.from.is_none() {
+        check_traces(papers, &Traces::within(&traces)?)?;
+    }
+    if options.fresh_traces {
+        Traces::within(&traces)?.forget()?;
+    }
+    if let Some(folder) = &options.heat_maps {
+        ipm::draw(folder, &Traces::within(&traces)?)?;
+    }
     let findings = match &options.from {
         Some(path) => Findings {
             record: read(path)?.of(papers),
@@ -96,8 +117,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
     };
     for left_out in &findings.left_out {
         if options.record.is_some() {
-            let why = format!("{left_out}; a record needs them all");
-            return Err(ended(Exit::NotSetUp, why));
+            return Err(left_out.refusal());
         }
         print::say(left_out);
     }
@@ -162,6 +182,18 @@ fn claims_fell(count: usize) -> anyhow::Error {
     ended(Exit::ClaimFell, why)
 }
 
+/// Checks that a record of these papers will have all their claims, before minutes are spent on the others.
+fn check_traces(papers: &[Paper], traces: &Traces) -> Result<()> {
+    for &paper in papers {
+        if let Some(why) =
+            where_recorded(traces.check(paper).map(|()| Measured::new()))?.without_traces
+        {
+            return Err(LeftOut::on_traces(paper, Claims::built_in(paper)?, why).refusal());
+        }
+    }
+    Ok(())
+}
+
 /// Runs the experiments of some papers, one paper after the other, each on all cores.
 fn run(papers: &[Paper], commit: Option<&str>, effort: &Effort, traces: &Path) -> Result<Findings> {
     let (mut measurements, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
@@ -185,15 +217,7 @@ fn run(papers: &[Paper], commit: Option<&str>, effort: &Effort, traces: &Path) -
         });
         lines.extend(claims.judge(&measured)?);
         if let Some(why) = measured.without_traces {
-            let on_traces = claims
-                .claims
-                .into_iter()
-                .filter(|one| one.runs_on == RunsOn::Traces);
-            left_out.push(LeftOut {
-                paper,
-                ids: on_traces.map(|claim| claim.id).collect(),
-                why,
-            });
+            left_out.push(LeftOut::on_traces(paper, claims, why));
         }
     }
     Ok(Findings {

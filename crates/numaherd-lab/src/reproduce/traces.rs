@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use numaherd::exit::{self, Exit};
-use numaherd_experiment::claims::Measured;
-use numaherd_lab_launcher::{Command, RecordOptions, RunOptions};
+use numaherd_experiment::claims::{Measured, Paper};
+use numaherd_lab_launcher::{Command, KernelFiles, RecordOptions, RunOptions, find_plugin};
 use numaherd_trace::Trace;
 use serde_json::Value;
 
@@ -119,6 +119,15 @@ pub fn named(name: &str) -> &'static Kernel {
     found.unwrap_or_else(|| panic!("there is no kernel {name}"))
 }
 
+/// The kernels whose traces the experiments of a paper play.
+fn of_paper(paper: Paper) -> Vec<&'static Kernel> {
+    match paper {
+        Paper::Dino | Paper::Adaptive => few(),
+        Paper::Ipm => all().collect(),
+        Paper::NMass | Paper::Brm | Paper::Autonuma => Vec::new(),
+    }
+}
+
 /// What was measured on traces; why nothing was where the lab, which records them, is not set up.
 ///
 /// # Errors
@@ -159,8 +168,9 @@ impl Traces {
     /// Removes the traces of all kernels, so that each is recorded when it is next needed.
     ///
     /// # Errors
-    /// A file cannot be removed.
+    /// They could not be recorded again, or a file cannot be removed.
     pub fn forget(&self) -> Result<()> {
+        can_record()?;
         for kernel in all() {
             let path = self.folder.join(kernel.file());
             match fs::remove_file(&path) {
@@ -169,6 +179,18 @@ impl Traces {
             }
         }
         Ok(())
+    }
+
+    /// Checks that each trace of a paper's experiments is there or can be recorded.
+    ///
+    /// # Errors
+    /// One is not there, and what records it is not set up.
+    pub fn check(&self, paper: Paper) -> Result<()> {
+        let mut kernels = of_paper(paper).into_iter();
+        match kernels.find(|kernel| !is_of(&self.folder.join(kernel.file()), &kernel.command())) {
+            Some(missing) => can_record().with_context(|| cannot_record(missing)),
+            None => Ok(()),
+        }
     }
 
     /// A kernel's trace, recorded first where there is none.
@@ -209,11 +231,23 @@ fn is_of(path: &Path, command: &[String]) -> bool {
     trace.damage().is_none() && words.skip(1).eq(expected.skip(1))
 }
 
+/// Checks that what records a trace is set up.
+fn can_record() -> Result<()> {
+    compare::menagerie()?;
+    KernelFiles::find(None).map_err(lab::error)?;
+    find_plugin().map_err(lab::error)?;
+    Ok(())
+}
+
+fn cannot_record(kernel: &Kernel) -> String {
+    format!("cannot record `{}`", kernel.command().join(" "))
+}
+
 /// Records a kernel into a file that appears only when it is complete.
 fn record_into(path: &Path, kernel: &Kernel) -> Result<()> {
-    let mut words = kernel.command();
-    words[0] = compare::menagerie()?.to_string_lossy().into_owned();
     let run = || {
+        let mut words = kernel.command();
+        words[0] = compare::menagerie()?.to_string_lossy().into_owned();
         let unfinished = path.with_extension("unfinished");
         let command = Command::inherited(&words).map_err(lab::error)?;
         let options = RecordOptions {
@@ -233,7 +267,7 @@ fn record_into(path: &Path, kernel: &Kernel) -> Result<()> {
         fs::rename(&unfinished, path)
             .with_context(|| format!("cannot rename {}", unfinished.display()))
     };
-    run().with_context(|| format!("cannot record `{}`", kernel.command().join(" ")))
+    run().with_context(|| cannot_record(kernel))
 }
 
 /// Small traces in place of the kernels' own, for tests without the lab.

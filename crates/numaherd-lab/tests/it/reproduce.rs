@@ -61,3 +61,26 @@ fn an_unknown_paper_or_a_damaged_record_is_refused_before_anything_is_run() {
         assert!(told.contains(expected), "{told}");
     }
 }
+
+#[test]
+fn a_record_for_which_traces_are_missing_is_refused_before_anything_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
+        .args(["reproduce", "dino", "--traces"])
+        .arg(folder.path())
+        .arg("--record")
+        .arg(&record)
+        .env("NUMAHERD_LAB_DIR", folder.path())
+        .output()
+        .expect("the program can be started");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    assert!(told.contains("claims were not run (sra-"), "{told}");
+    assert!(
+        told.contains("cannot record `menagerie kernel bt "),
+        "{told}"
+    );
+    assert!(told.ends_with("; a record needs them all\n"), "{told}");
+    assert!(!record.exists());
+}
