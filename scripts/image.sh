@@ -14,22 +14,10 @@
 # To load it: `ctr -n k8s.io images import FILE`, `podman load -i FILE`, or `skopeo copy oci-archive:FILE docker://NAME`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-umask 022
-export LC_ALL=C TZ=UTC
+. scripts/release.sh
+needs "tar, gzip, binutils and coreutils" tar gzip strip sha256sum
 
-say() { printf 'image: %s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
-}
-
-for tool in tar gzip strip sha256sum; do
-    command -v "$tool" >/dev/null || die "$tool is missing: install tar, gzip, binutils and coreutils"
-done
-
-target=${CARGO_TARGET_DIR:-target}
 folder=${1:-$target/image}
-version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 machine=$(uname -m)
 case $machine in
 x86_64) architecture=amd64 ;;
@@ -42,9 +30,8 @@ epoch=${SOURCE_DATE_EPOCH:-$(date -d "$date" +%s)}
 
 programs=${PROGRAMS:-}
 if [ -z "$programs" ]; then
-    say "building numaherd and numaherd-nri $version"
-    # The builder's paths would otherwise be in the messages of panics.
-    RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
+    say "building numaherd and numaherd-nri $crate"
+    RUSTFLAGS="-C target-feature=+crt-static $remap" \
         cargo build --release --locked --target "$triple" --target-dir "$target/image/build" -p numaherd -p numaherd-nri
     programs=$target/image/build/$triple/release
 fi
@@ -54,8 +41,7 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root doc=$work/root/usr/share/doc/numaherd
 install -d "$root/usr/bin" "$doc"
 for name in numaherd numaherd-nri; do
-    strip --strip-all --remove-section=.comment --remove-section=.note -o "$root/usr/bin/$name" "$programs/$name"
-    chmod 755 "$root/usr/bin/$name"
+    strip_program "$programs/$name" "$root/usr/bin/$name"
     ! readelf -d "$root/usr/bin/$name" 2>/dev/null | grep -q NEEDED || die "$name is not linked statically"
 done
 install -m 644 packaging/debian/copyright LICENSE-APACHE LICENSE-MIT "$doc/"
@@ -78,7 +64,7 @@ pack "$root" >"$work/layer.tar"
 gzip -9nc "$work/layer.tar" >"$work/layer.tar.gz"
 layer="$(blob "$work/layer.tar.gz" application/vnd.oci.image.layer.v1.tar+gzip)}"
 created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
-labels='"org.opencontainers.image.title":"numaherd","org.opencontainers.image.version":"'$version'"'
+labels='"org.opencontainers.image.title":"numaherd","org.opencontainers.image.version":"'$crate'"'
 labels=$labels',"org.opencontainers.image.licenses":"Apache-2.0 OR MIT"'
 printf '{"created":"%s","architecture":"%s","os":"linux","config":{"Entrypoint":["/usr/bin/numaherd"],"Labels":{%s}},' \
     "$created" "$architecture" "$labels" >"$work/config.json"
@@ -88,13 +74,13 @@ media=application/vnd.oci.image.manifest.v1+json
 printf '{"schemaVersion":2,"mediaType":"%s","config":%s,"layers":[%s]}' "$media" "$config" "$layer" >"$work/manifest.json"
 manifest="$(blob "$work/manifest.json" $media)"
 # The annotations by which importers name an image: containerd takes the first, others the second.
-names='"io.containerd.image.name":"docker.io/library/numaherd:'$version'","org.opencontainers.image.ref.name":"'$version'"'
+names='"io.containerd.image.name":"docker.io/library/numaherd:'$crate'","org.opencontainers.image.ref.name":"'$crate'"'
 printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[%s,"platform":%s,"annotations":{%s}}]}' \
     "$manifest" "{\"architecture\":\"$architecture\",\"os\":\"linux\"}" "$names" >"$layout/index.json"
 printf '{"imageLayoutVersion":"1.0.0"}' >"$layout/oci-layout"
 
 mkdir -p "$folder"
-file=$folder/numaherd-$version-$architecture.tar
+file=$folder/numaherd-$crate-$architecture.tar
 pack "$layout" >"$file"
 say "$file: $(stat -c %s "$file") bytes; layer $(stat -c %s "$work/layer.tar") bytes unpacked"
 printf 'sha256:%s\n' "$(digest "$work/manifest.json")"

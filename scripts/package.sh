@@ -13,20 +13,9 @@
 #   DEBFULLNAME, DEBEMAIL               whoever publishes them; default as in the changelog
 set -euo pipefail
 cd "$(dirname "$0")/.."
-umask 022
-export LC_ALL=C TZ=UTC
+. scripts/release.sh
+needs "dpkg-dev and binutils" dpkg-deb dpkg-parsechangelog dpkg-shlibdeps strip gzip
 
-say() { printf 'package: %s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
-}
-
-for tool in dpkg-deb dpkg-parsechangelog dpkg-shlibdeps strip gzip; do
-    command -v "$tool" >/dev/null || die "$tool is missing: install dpkg-dev and binutils"
-done
-
-target=${CARGO_TARGET_DIR:-target}
 folder=${1:-$target/package}
 debian=packaging/debian
 field() { dpkg-parsechangelog -l "$debian/changelog" -S "$1"; }
@@ -37,15 +26,13 @@ if [ -n "${DEBEMAIL:-}" ]; then maintainer="${DEBFULLNAME:-The Numaherd authors}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(field Timestamp)}
 date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)
 
-crate=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 [ "${version%-*}" = "$crate" ] ||
     die "$debian/changelog is of ${version%-*}, the program of $crate: add an entry to the changelog"
 
 programs=${PROGRAMS:-}
 if [ -z "$programs" ]; then
     say "building numaherd and numaherd-lab $crate"
-    # The builder's paths would otherwise be in the messages of panics.
-    RUSTFLAGS="--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
+    RUSTFLAGS="$remap" \
         cargo build --release --locked -p numaherd -p numaherd-lab --target-dir "$target/package/build"
     programs=$target/package/build/release
 fi
@@ -70,8 +57,7 @@ begin() {
 begin_program() {
     begin "$1"
     install -d "$root/usr/share/man/man1"
-    strip --strip-all --remove-section=.comment --remove-section=.note -o "$root/usr/bin/$name" "$programs/$name"
-    chmod 755 "$root/usr/bin/$name"
+    strip_program "$programs/$name" "$root/usr/bin/$name"
     install -m 644 "$work/manual/$name"/man1/*.1 "$root/usr/share/man/man1/"
     gzip -9n "$root"/usr/share/man/man1/*.1
     # The crates that are linked in, each with its licence.
