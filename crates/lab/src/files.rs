@@ -21,6 +21,8 @@ pub struct KernelFiles {
     pub image: PathBuf,
     /// The kernel's release, as `uname -r` will say it.
     pub release: String,
+    /// The configuration with which it was built, where the lab directory has it.
+    pub config: Option<PathBuf>,
     /// Modules of the stock kernel, in order of loading.
     pub modules: Vec<PathBuf>,
     /// The lab's PMU module.
@@ -65,9 +67,11 @@ impl KernelFiles {
         modules.sort();
         let pmu = present("the PMU module", kernel.join("lab_pmu.ko"))?;
         let qemu = on_path("qemu-system-x86_64").ok_or(Error::NoQemu)?;
+        let config = Some(kernel.join("config")).filter(|config| config.is_file());
         Ok(Self {
             image,
             release,
+            config,
             modules,
             pmu,
             qemu,
@@ -106,18 +110,6 @@ fn of_version(lab: PathBuf, linux: Option<&str>) -> Result<PathBuf> {
             path: newer,
         }),
     }
-}
-
-/// The configuration with which the kernel of a release was built, if it is in the lab directory.
-pub fn config_of(release: &str) -> Option<PathBuf> {
-    let lab = lab_directory();
-    let newer = fs::read_dir(&lab).into_iter().flatten().flatten();
-    let mut kernels = newer.map(|entry| entry.path()).chain([lab]);
-    let kernel = kernels.find(|lab| {
-        let of_lab = fs::read_to_string(lab.join("kernel/release"));
-        of_lab.is_ok_and(|of_lab| of_lab.trim() == release)
-    })?;
-    Some(kernel.join("kernel/config")).filter(|config| config.is_file())
 }
 
 /// Where the programs of others are that `scripts/setup.sh peers` builds.

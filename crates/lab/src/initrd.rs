@@ -1,4 +1,4 @@
-//! The guest's initial file system: our init and the kernel's modules, as a cpio archive.
+//! The guest's initial file system: our init, the kernel's modules and its configuration, as a cpio archive.
 //!
 //! The format is "newc" (kernel documentation, driver-api/early-userspace/buffer-format): for each
 //! file a header of `070701` and 13 numbers of 8 hexadecimal digits, the name with a NUL, the
@@ -64,14 +64,18 @@ impl Archive {
 /// Packs the initial file system; the PMU module goes in only where there is a model to show.
 ///
 /// # Errors
-/// [`crate::Error::Io`] when a module cannot be read.
+/// [`crate::Error::Io`] when a file cannot be read.
 pub fn pack(files: &KernelFiles, with_pmu: bool) -> Result<Vec<u8>> {
-    let read =
-        |path: &Path| fs::read(path).context(|| format!("reading the module {}", path.display()));
+    let read = |path: &Path| fs::read(path).context(|| format!("reading {}", path.display()));
     let mut archive = Archive::default();
     archive.add("dev", DIRECTORY, (0, 0), &[]);
     archive.add("dev/console", CHARACTER_DEVICE, (5, 1), &[]);
     archive.add("init", PROGRAM, (0, 0), INIT);
+    archive.add("boot", DIRECTORY, (0, 0), &[]);
+    if let Some(config) = &files.config {
+        let name = format!("boot/config-{}", files.release);
+        archive.add(&name, FILE, (0, 0), &read(config)?);
+    }
     archive.add("modules", DIRECTORY, (0, 0), &[]);
     // Loaded in the order of their names: what the stock kernel's need comes first.
     let pmu = with_pmu.then_some(&files.pmu);

@@ -46,6 +46,19 @@ pub fn mount_kernel_file_systems(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts the kernel's configuration, which the initial file system has, where programs look for it: libbpf does.
+fn copy_configuration() -> io::Result<()> {
+    const BOOT: &str = "/boot";
+    let to = Path::new("/root").join("boot");
+    fs::create_dir_all(&to).about("creating", &to)?;
+    for file in fs::read_dir(BOOT).about("listing", Path::new(BOOT))? {
+        let file = file?;
+        let copy = to.join(file.file_name());
+        fs::copy(file.path(), &copy).about("writing", &copy)?;
+    }
+    Ok(())
+}
+
 /// Mounts the host's root below an overlay and makes it this process's root.
 pub fn enter_host_root() -> io::Result<()> {
     for directory in ["/host", "/upper", "/root"] {
@@ -78,6 +91,7 @@ pub fn enter_host_root() -> io::Result<()> {
         Some(c"lowerdir=/host,upperdir=/upper/data,workdir=/upper/work"),
     )
     .during("mounting the overlay")?;
+    copy_configuration()?;
     mount_kernel_file_systems(Path::new("/root"))?;
     rustix::process::chdir("/root")?;
     mount_move(".", "/").during("moving the new root into place")?;

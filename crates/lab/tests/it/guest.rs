@@ -200,6 +200,17 @@ fn settings_that_a_measurement_needs_are_made() {
 }
 
 #[test]
+fn the_kernels_configuration_is_where_programs_look_for_it() {
+    let output = run(&shell("grep -x CONFIG_NUMA=y /boot/config-$(uname -r)"));
+    assert_eq!(
+        text(&output.stdout),
+        "CONFIG_NUMA=y\n",
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
 fn kernel_settings_can_be_written_and_refusals_are_told() {
     let file = "/proc/sys/vm/overcommit_ratio";
     GUEST.write_file(file, "51").expect("a setting");

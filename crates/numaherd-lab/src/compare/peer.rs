@@ -16,7 +16,6 @@ use numaherd_experiment::scenario::{
     WEIGHTED_INTERLEAVE, enforced,
 };
 use numaherd_host::{SCX_LAYERED, Scheduler, start_with_new_pages, start_with_weighted_interleave};
-use numaherd_lab_launcher as launcher;
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Enforcement, NewPages};
 
@@ -200,7 +199,6 @@ impl<'a> Peer<'a> {
             }
             name if SCHED_EXT.contains(&name) => self.start_scheduler(scratch)?,
             _ if self.scheduler().is_some() => {
-                self.copy_config()?;
                 let root = &self.ground.root;
                 let topology = sysfs::read(root).context("cannot read the guest's nodes")?;
                 // `numaherd run` finds it: it would start its own in modelled time, which passes slowly.
@@ -212,25 +210,11 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    /// Puts the kernel's configuration where libbpf looks for it; what is written there stays in the guest.
-    fn copy_config(&self) -> Result<()> {
-        let release = kernel(&self.ground.root);
-        let Some(config) = launcher::config_of(&release) else {
-            return Ok(());
-        };
-        let boot = self.ground.root.join("boot");
-        let copied = fs::create_dir_all(&boot)
-            .and_then(|()| fs::copy(config, boot.join(format!("config-{release}"))));
-        copied.with_context(|| format!("cannot write to {}", boot.display()))?;
-        Ok(())
-    }
-
     fn start_scheduler(&mut self, scratch: &Path) -> Result<()> {
         let name = self.name;
         let printed = scratch.join("peer");
         let output = File::create(&printed)
             .with_context(|| format!("cannot create {}", printed.display()))?;
-        self.copy_config()?;
         let mut command = Command::new(self.program());
         command.args(self.options()).stderr(output.try_clone()?);
         command.env("RUST_BACKTRACE", "0");
