@@ -106,7 +106,7 @@ fn install(
     vcpus: Option<usize>,
 ) -> Result<(), StartError> {
     let vcpus = vcpus.ok_or(StartError::NoMachine)?;
-    let plugin = Plugin::new(id, Arguments::parse(texts)?, vcpus)?;
+    let plugin = Plugin::new(Arguments::parse(texts)?, vcpus)?;
     let plugin = PLUGIN.get_or_init(|| plugin);
     // SAFETY: the guest has not started, and the plugin is in place.
     unsafe { plugin.time.take_over_clock(clock_now, clock_set) }.map_err(StartError::IdleThread)?;
@@ -121,13 +121,14 @@ unsafe extern "C" fn clock_now() -> i64 {
 /// QEMU must not set the guest's time.
 unsafe extern "C" fn clock_set(_: i64) {}
 
-/// Registers all callbacks; also after each reset, which drops them.
+/// Registers all callbacks, once: QEMU frees a callback that is taken back while others may call it.
 fn register(id: sys::qemu_plugin_id_t) {
     // SAFETY: the callbacks have the right types and live as long as the program.
     unsafe {
         sys::qemu_plugin_register_vcpu_tb_trans_cb(id, Some(translate));
         sys::qemu_plugin_register_vcpu_idle_cb(id, Some(idles));
         sys::qemu_plugin_register_vcpu_resume_cb(id, Some(wakes));
+        sys::qemu_plugin_register_flush_cb(id, Some(flushed));
         sys::qemu_plugin_register_atexit_cb(id, Some(ends), std::ptr::null_mut());
     }
 }
@@ -310,14 +311,13 @@ unsafe extern "C" fn asked(vcpu: c_uint, nop: *mut c_void) {
         return;
     };
     // SAFETY: on this vCPU's thread.
-    unsafe { plugin().asked(vcpu, nop, reset) }
+    unsafe { plugin().asked(vcpu, nop) }
 }
 
-/// Translations have been dropped because the gate was opened or closed. No vCPU runs.
-unsafe extern "C" fn reset(id: sys::qemu_plugin_id_t) {
-    register(id);
+/// All translated code has been dropped, because the gate moves or since QEMU's room for it was full.
+unsafe extern "C" fn flushed(_: sys::qemu_plugin_id_t) {
     // SAFETY: QEMU calls this as exclusive work.
-    unsafe { plugin().gate_has_moved() }
+    unsafe { plugin().code_is_dropped() }
 }
 
 unsafe extern "C" fn idles(_: sys::qemu_plugin_id_t, vcpu: c_uint) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The plugin's state and what happens on each of QEMU's callbacks.
 //!
-//! A vCPU's state belongs to the host thread that runs it. The one exception is the moment after
-//! the gate has moved, when QEMU has stopped all vCPUs.
+//! A vCPU's state belongs to the host thread that runs it. The one exception is the moment at which
+//! the gate moves: QEMU has stopped all vCPUs that run, and the others can neither wake nor fall asleep.
 
 #![allow(
     unsafe_code,
@@ -31,7 +31,7 @@ use crate::guest_time::{Disobeyed, GuestTime};
 use crate::ipm::{Numbering, Unit};
 use crate::layout::{Header, Nop};
 use crate::machine_file::{self, MachineFile};
-use crate::qemu::Translations;
+use crate::qemu::{Absent, Code, Translations};
 use crate::recording::{Recorder, Recording};
 use crate::report;
 use crate::shared::Shared;
@@ -71,6 +71,9 @@ pub enum StartError {
     /// The IPM unit's configuration is no good.
     #[error(transparent)]
     Ipm(#[from] HardwareError),
+    /// QEMU cannot be told to translate anew.
+    #[error("the gate cannot be moved: {0}; use QEMU 10 as Debian builds it")]
+    Code(#[from] Absent),
     /// QEMU's clock cannot be taken over.
     #[error("modelled time is not possible: {0}; use QEMU 10 as Debian builds it, or time=real")]
     Hook(#[from] HookError),
@@ -101,13 +104,13 @@ unsafe impl Sync for Cell {}
 
 /// Everything the plugin knows.
 pub struct Plugin {
-    id: sys::qemu_plugin_id_t,
     arguments: Arguments,
     config: Config,
     line_shift: u32,
     shared: Shared,
     /// The guest's time.
     pub time: GuestTime,
+    code: Code,
     /// Set when this QEMU's translations can be made to grow.
     translations: Option<Translations>,
     machine: OnceLock<Machine>,
@@ -122,7 +125,10 @@ pub struct Plugin {
     recording: Option<Recording>,
     /// The guest's time when the recording began.
     recording_since: AtomicI64,
+    /// Whether the gate is open, or asked to be.
     gate: AtomicBool,
+    /// Set from when the gate is asked to move until it has moved.
+    gate_moves: AtomicBool,
     baseline: Mutex<Vec<Vec<u64>>>,
     quanta: AtomicU64,
 }
@@ -134,11 +140,7 @@ unsafe impl Sync for Plugin {}
 
 impl Plugin {
     /// Reads the machine, maps the shared memory and finds what modelled time needs.
-    pub fn new(
-        id: sys::qemu_plugin_id_t,
-        arguments: Arguments,
-        vcpus: usize,
-    ) -> Result<Self, StartError> {
+    pub fn new(arguments: Arguments, vcpus: usize) -> Result<Self, StartError> {
         let MachineFile { config, ipm } = machine_file::read(&arguments.config, vcpus)?;
         let unit = ipm.map(|ipm| Unit::new(ipm, &config)).transpose()?;
         let unit = unit.map(|unit| {
@@ -162,12 +164,12 @@ impl Plugin {
         let score = unsafe { sys::qemu_plugin_scoreboard_new(WORDS_BYTES) };
         let word = |offset| sys::qemu_plugin_u64 { score, offset };
         Ok(Self {
-            id,
             line_shift: config.line_bytes.trailing_zeros(),
             arguments,
             config,
             shared,
             time,
+            code: Code::find()?,
             translations: Translations::find().ok(),
             machine: OnceLock::new(),
             vcpus: (0..vcpus).map(|_| Cell(UnsafeCell::new(None))).collect(),
@@ -179,6 +181,7 @@ impl Plugin {
             recording,
             recording_since: AtomicI64::new(0),
             gate: AtomicBool::new(false),
+            gate_moves: AtomicBool::new(false),
             baseline: Mutex::default(),
             quanta: AtomicU64::new(0),
         })
@@ -367,23 +370,20 @@ impl Plugin {
     ///
     /// # Safety
     /// On this vCPU's thread.
-    pub unsafe fn asked(
-        &self,
-        vcpu: c_uint,
-        nop: Nop,
-        reset: unsafe extern "C" fn(sys::qemu_plugin_id_t),
-    ) {
+    pub unsafe fn asked(&self, vcpu: c_uint, nop: Nop) {
         // SAFETY: the caller's promise.
         let state = unsafe { self.vcpu(vcpu) };
         match nop {
             Nop::GateOn => match self.may_open() {
-                Ok(()) => self.move_gate(true, reset),
+                // SAFETY: the caller's promise.
+                Ok(()) => unsafe { self.move_gate(vcpu, true) },
                 Err(reason) => {
                     self.shared.count_refusal();
                     eprintln!("numaherd-lab-plugin: the gate stays closed: {reason}");
                 }
             },
-            Nop::GateOff => self.move_gate(false, reset),
+            // SAFETY: the caller's promise.
+            Nop::GateOff => unsafe { self.move_gate(vcpu, false) },
             Nop::Sync => {
                 if let Some(state) = state {
                     self.publish(state);
@@ -470,18 +470,35 @@ impl Plugin {
         Ok(())
     }
 
-    fn move_gate(&self, open: bool, reset: unsafe extern "C" fn(sys::qemu_plugin_id_t)) {
+    /// Opens or closes the gate, if it is not so already: from the next flush on.
+    ///
+    /// # Safety
+    /// On this vCPU's thread, while it runs code.
+    unsafe fn move_gate(&self, vcpu: c_uint, open: bool) {
         if self.gate.swap(open, SeqCst) != open {
-            // SAFETY: the callback lives as long as the program.
-            unsafe { sys::qemu_plugin_reset(self.id, Some(reset)) };
+            self.gate_moves.store(true, SeqCst);
+            // SAFETY: the caller's promise.
+            unsafe { self.code.flush(vcpu) };
         }
     }
 
-    /// Translations have been dropped; from here on the gate is as it was asked to be.
+    /// All translated code has been dropped: if the gate moves, it is now as it was asked to be.
     ///
     /// # Safety
-    /// While no vCPU runs.
-    pub unsafe fn gate_has_moved(&self) {
+    /// In a callback for flushes.
+    pub unsafe fn code_is_dropped(&self) {
+        if self.gate_moves.swap(false, SeqCst) {
+            // SAFETY: the caller's promise; states belong to this thread while no vCPU runs code, falls asleep or
+            // wakes.
+            unsafe { self.code.while_nobody_wakes(|| self.gate_has_moved()) };
+        }
+    }
+
+    /// The model begins, or ends.
+    ///
+    /// # Safety
+    /// While no vCPU runs, falls asleep or wakes.
+    unsafe fn gate_has_moved(&self) {
         let open = self.gate_is_open();
         if let (true, Some(machine)) = (open, self.machine.get()) {
             for (number, cell) in self.vcpus.iter().enumerate() {

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "calls into QEMU")]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute_copy;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -51,8 +51,83 @@ pub struct Timers {
     qemu_notify_event: unsafe extern "C" fn(),
     all_cpu_threads_idle: unsafe extern "C" fn() -> bool,
     runstate_is_running: unsafe extern "C" fn() -> bool,
+    big_lock: BigLock,
+}
+
+/// QEMU's big lock, under which vCPUs fall asleep and wake.
+#[derive(Clone, Copy, Debug)]
+struct BigLock {
     bql_lock_impl: unsafe extern "C" fn(*const c_char, c_int),
     bql_unlock: unsafe extern "C" fn(),
+}
+
+impl BigLock {
+    fn find() -> Result<Self, Absent> {
+        // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
+        unsafe {
+            Ok(Self {
+                bql_lock_impl: function(c"bql_lock_impl")?,
+                bql_unlock: function(c"bql_unlock")?,
+            })
+        }
+    }
+
+    /// Does `work` with the lock held.
+    ///
+    /// # Safety
+    /// The thread does not hold the lock, and `work` does not panic.
+    unsafe fn with<T>(&self, work: impl FnOnce() -> T) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { (self.bql_lock_impl)(c"numaherd-lab-plugin".as_ptr(), 0) };
+        let result = work();
+        // SAFETY: locked above, on this thread.
+        unsafe { (self.bql_unlock)() };
+        result
+    }
+}
+
+/// QEMU's translated code, which must be made anew when other instructions are to be instrumented.
+///
+/// The plugin interface offers `qemu_plugin_reset` for it, which drops the plugin's callbacks, too, and frees
+/// them. vCPUs that fall asleep or wake just then call freed callbacks, since QEMU stops only those that run
+/// code: QEMU 10 crashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Code {
+    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+    tb_flush: unsafe extern "C" fn(*mut c_void),
+    big_lock: BigLock,
+}
+
+impl Code {
+    /// Finds the functions.
+    pub fn find() -> Result<Self, Absent> {
+        // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
+        unsafe {
+            Ok(Self {
+                qemu_get_cpu: function(c"qemu_get_cpu")?,
+                tb_flush: function(c"tb_flush")?,
+                big_lock: BigLock::find()?,
+            })
+        }
+    }
+
+    /// Has all of it dropped as soon as all vCPUs have stopped; the plugin's callback for flushes follows.
+    ///
+    /// # Safety
+    /// On this vCPU's thread, while it runs code.
+    pub unsafe fn flush(&self, vcpu: c_uint) {
+        // SAFETY: the caller's promise; the vCPU exists, since it calls.
+        unsafe { (self.tb_flush)((self.qemu_get_cpu)(vcpu.cast_signed())) };
+    }
+
+    /// Does `work` while no vCPU falls asleep or wakes.
+    ///
+    /// # Safety
+    /// In a callback for flushes: no vCPU runs code, and the thread does not hold the big lock.
+    pub unsafe fn while_nobody_wakes(&self, work: impl FnOnce()) {
+        // SAFETY: the caller's promise; a panic of the plugin ends QEMU.
+        unsafe { self.big_lock.with(work) };
+    }
 }
 
 /// QEMU's cache of guest page translations (its software TLB), which grows only when flushed.
@@ -110,8 +185,7 @@ impl Timers {
                 qemu_notify_event: function(c"qemu_notify_event")?,
                 all_cpu_threads_idle: function(c"all_cpu_threads_idle")?,
                 runstate_is_running: function(c"runstate_is_running")?,
-                bql_lock_impl: function(c"bql_lock_impl")?,
-                bql_unlock: function(c"bql_unlock")?,
+                big_lock: BigLock::find()?,
             })
         }
     }
@@ -144,18 +218,18 @@ impl Timers {
     /// With QEMU's big lock held, and only if the guest runs and all vCPUs are really idle, calls
     /// `jump` with the time until the next timer and runs the timers. Says whether it did.
     pub fn when_all_idle(&self, jump: impl FnOnce(i64)) -> bool {
-        // SAFETY: called from the plugin's own thread, which does not hold the lock yet and gives
-        // it back; the functions in between want it held.
+        // SAFETY: called from the plugin's own thread, which does not hold the lock yet; the functions
+        // want it held.
         unsafe {
-            (self.bql_lock_impl)(c"numaherd-lab-plugin".as_ptr(), 0);
-            let idle = (self.runstate_is_running)() && (self.all_cpu_threads_idle)();
-            let next = self.until_next_timer_ns().filter(|_| idle);
-            if let Some(ns) = next {
-                jump(ns);
-                (self.qemu_clock_run_all_timers)();
-            }
-            (self.bql_unlock)();
-            next.is_some()
+            self.big_lock.with(|| {
+                let idle = (self.runstate_is_running)() && (self.all_cpu_threads_idle)();
+                let next = self.until_next_timer_ns().filter(|_| idle);
+                if let Some(ns) = next {
+                    jump(ns);
+                    (self.qemu_clock_run_all_timers)();
+                }
+                next.is_some()
+            })
         }
     }
 }

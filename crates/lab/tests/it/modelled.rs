@@ -220,3 +220,18 @@ fn with_the_gate_closed_nothing_is_counted() {
     assert_eq!((said[0]["misses"], said[0]["user_instructions"]), (0, 0));
     guest.stop().expect("it stops");
 }
+
+/// Every move of the gate drops all that QEMU has translated, and only vCPUs that run code are stopped for it.
+#[test]
+fn the_gate_moves_while_cpus_fall_asleep_and_wake() {
+    let guest = boot(&square());
+    let sleepers = "for cpu in 0 1 2 3 4 5 6 7; do \
+                    taskset -c $cpu sh -c 'while :; do sleep 0.0001; done' & done";
+    let sleepers = Command::inherited(["sh", "-c", sleepers]).expect("here");
+    let output = guest.output(&sleepers, Some(Duration::from_secs(60)));
+    assert_eq!(output.expect("they start").ending, Ending::Exited(0));
+    for _ in 0..10 {
+        guest.start_model().expect("the gate opens");
+        guest.stop_model().expect("the gate closes");
+    }
+}
