@@ -1,6 +1,7 @@
 //! The laboratory as a person meets it, and the program in the lab's guest.
 
 mod adaptive;
+mod brm_in_lab;
 mod cli;
 mod compare;
 mod example;

@@ -23,7 +23,7 @@ fn numaherd() -> Command {
 }
 
 /// The static menagerie that `make build` made.
-fn menagerie() -> PathBuf {
+pub fn menagerie() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_numaherd-lab"));
     let built = "x86_64-unknown-linux-gnu/release/menagerie";
     let found = program
