@@ -96,7 +96,7 @@ pub fn advise(topology: &Topology, rooms: &[Room], want: Amount) -> Advice {
         .collect();
     most_room_first(&mut with_cpus);
     most_room_first(&mut without);
-    let chosen = if Amount::of(&with_cpus).bytes >= want.bytes {
+    let chosen = if !with_cpus.is_empty() && Amount::of(&with_cpus).bytes >= want.bytes {
         fewest(&with_cpus, want).map(|few| nearest(topology, &with_cpus, want, few))
     } else {
         with_memory_only(topology, &with_cpus, &without, want)
@@ -396,6 +396,16 @@ mod tests {
         assert_eq!(advice.nodes.to_string(), "0-1");
         let (cpus, bytes) = (130, GIB);
         assert_eq!(advice.lacks, Amount { cpus, bytes });
+        let no_cpus = Room {
+            has_cpus: false,
+            ..room(0, 0, GIB)
+        };
+        let advice = advise(&machine(1), &[no_cpus], want(0, 0));
+        assert_eq!(
+            advice.nodes.to_string(),
+            "0",
+            "nothing is wanted, but one node is named"
+        );
         let none = advise(&machine(2), &[], want(1, 0));
         assert!(none.nodes.is_empty());
         assert_eq!(none.lacks, want(1, 0));
