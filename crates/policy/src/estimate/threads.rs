@@ -237,14 +237,18 @@ impl Owner {
 }
 
 /// The share of a thread's lines from memory that its process has in common with others: where the two are on
-/// different nodes, that under which as many lines are local as were counted; else that of the pages.
+/// different nodes, that under which as many lines are local as were counted; else that of the pages, files left out:
+/// those of a small program are mostly its code, which it executes and does not read.
 fn common(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> f64 {
     let sums = |pages: &[u64]| pages.iter().sum::<u64>() as f64;
     let (own, common) = (sums(&owner.pages), sums(&owner.common));
     if common == 0.0 || own == 0.0 {
         return if common > 0.0 { 1.0 } else { 0.0 };
     }
-    let by_pages = common / (own + common);
+    let by_pages = match owner.common_kinds.contains(&MemoryKind::Shared) {
+        true => common / (own + common),
+        false => 0.0,
+    };
     let here = stage.topology.cpu(thread.cpu).map(|cpu| cpu.node);
     let here = here.and_then(|node| stage.topology.node_index(node));
     let local = thread.counts.and_then(|counts| counts.local_access_ratio());

@@ -292,6 +292,32 @@ fn of_processes_with_memory_in_common_the_private_part_alone_follows() {
     assert_eq!((home[0].pages, home[0].to.0), (private, 3));
 }
 
+/// Pages of a small static program as they were found in the lab, with its code on all nodes.
+#[test]
+fn code_is_not_taken_for_memory_in_common() {
+    let common = |file: bool| {
+        let mut scene = scene();
+        program(&mut scene, 1, 4, 100.0, 634);
+        let on = |pages: [u64; 4]| (0..).map(numaherd_topology::NodeId).zip(pages).collect();
+        let mapped = Mapped {
+            pages: on([466, 141, 482, 51]),
+            again: true,
+        };
+        let (file, shared) = match file {
+            true => (mapped, Mapped::default()),
+            false => (Mapped::default(), mapped),
+        };
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: on([539, 177, 1002, 56]),
+            kinds: Some(MemoryKinds { shared, file }),
+        });
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        Estimator::default().observe(&stage).threads[0].common
+    };
+    assert_eq!(common(true), 0.0);
+    assert!(common(false) > 0.6);
+}
+
 #[test]
 fn shared_memory_stays_where_one_who_has_it_has_a_memory_policy() {
     let mut scene = buffers(true);
