@@ -66,7 +66,8 @@ pub struct Totals {
     /// added.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Basis, LostSums>,
-    /// Threads whose affinities were given back at the end, or whose hints were taken back; `None` where the ledger does not say.
+    /// Threads whose affinities were given back at the end, or whose hints were taken back; `None` where the ledger does
+    /// not say.
     pub restored: Option<u64>,
 }
 

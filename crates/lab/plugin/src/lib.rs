@@ -314,7 +314,7 @@ unsafe extern "C" fn asked(vcpu: c_uint, nop: *mut c_void) {
     unsafe { plugin().asked(vcpu, nop) }
 }
 
-/// All translated code has been dropped, because the gate moves or since QEMU's room for it was full.
+/// All translated code has been dropped, because the gate moves, or because QEMU's room for it was full.
 unsafe extern "C" fn flushed(_: sys::qemu_plugin_id_t) {
     // SAFETY: QEMU calls this as exclusive work.
     unsafe { plugin().code_is_dropped() }

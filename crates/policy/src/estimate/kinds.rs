@@ -2,7 +2,8 @@
 //!
 //! Problem: a machine has tens of thousands of threads, and each layout that is tried is an answer of the equations
 //! for all of them. Rule: where there are many, those of a domain whose figures are in one step of an eighth of an
-//! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Where there are few, each is a kind of its own.
+//! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Where there are few,
+//! each is a kind of its own.
 
 use std::collections::HashMap;
 

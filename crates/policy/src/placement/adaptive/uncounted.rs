@@ -16,7 +16,7 @@ use numaherd_world::{ProcessId, ThreadId};
 use super::search::{Candidate, ROOM};
 use crate::estimate::{Load, Picture};
 
-/// For how long the same must have been wanted, and half of the time for which a process then rests at first (chosen here).
+/// For how long the same must have been wanted; a process then rests for twice as long at first (chosen here).
 pub(super) const SEEN: Duration = Duration::from_secs(10);
 
 /// What is wanted of a thread: its domain, and whether its process's memory follows.
@@ -39,7 +39,7 @@ impl Uncounted {
             .is_some_and(|&(_, until_ns)| now_ns < until_ns)
     }
 
-    /// Nothing is wanted at this look, unless [`Self::has_lasted`] hears of it.
+    /// Begins a look: nothing is wanted yet. Gives what the last look wanted, for [`Self::has_lasted`].
     pub(super) fn begin(&mut self, picture: &Picture) -> Self {
         self.acted
             .retain(|&process, _| picture.processes.iter().any(|owner| owner.id == process));
