@@ -113,9 +113,12 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The time limit of the boot, or of the guest as a whole.
+    /// The time limit of the guest as a whole.
     #[error("it was not done within its time limit of {} s", .0.as_secs())]
     TimeLimit(Duration),
+    /// The time limit of the boot.
+    #[error("it was not up within {} s", .0.as_secs())]
+    BootLimit(Duration),
     /// The kernel panicked.
     #[error("its kernel panicked: {0}")]
     Panic(String),
@@ -158,14 +161,18 @@ fn after(console: &str) -> String {
 }
 
 impl Error {
-    /// Whether the guest's kernel crashed while it booted: it panicked in an oops, not because it
-    /// missed something or was told to.
+    /// Whether another boot may well succeed: the kernel crashed (it panicked in an oops, not because it missed
+    /// something or was told to), or it was not up in time and had written nothing.
     #[must_use]
-    pub fn is_crash(&self) -> bool {
+    pub fn is_worth_another_boot(&self) -> bool {
         let Self::NoBoot { cause, console } = self else {
             return false;
         };
-        matches!(cause, Cause::Panic(_)) && console.lines().any(begins_oops)
+        match cause {
+            Cause::Panic(_) => console.lines().any(begins_oops),
+            Cause::BootLimit(_) => console.is_empty(),
+            _ => false,
+        }
     }
 }
 

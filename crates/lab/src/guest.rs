@@ -125,7 +125,7 @@ pub struct Guest {
     next_id: AtomicU32,
     reader: Option<JoinHandle<()>>,
     kernel: String,
-    crashed_boots: Vec<String>,
+    failed_boots: Vec<String>,
 }
 
 /// A command that runs in a guest. Dropped before its end it is killed.
@@ -138,23 +138,25 @@ pub struct Running<'a> {
 }
 
 impl Guest {
-    /// Boots a guest and waits until its agent answers. A boot in which the kernel crashed (an oops,
-    /// [`Error::is_crash`]) is tried again, [`Self::BOOTS`] in all: QEMU's emulation on several
+    /// Boots a guest and waits until its agent answers. A boot in which the kernel crashed or hung
+    /// ([`Error::is_worth_another_boot`]) is tried again, [`Self::BOOTS`] in all: QEMU's emulation on several
     /// threads now and then runs code of a stock kernel that another CPU is patching, and the kernel
-    /// patches most while it boots (docs/lab.md, "What is left out"). Whatever else fails would fail again.
+    /// patches most while it boots (docs/lab.md, "Limits of the model"). Whatever else fails would fail again.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Io`], and [`Error::NoBoot`] with the kernel's last lines.
     pub fn start(options: &Options) -> Result<Self> {
-        let mut crashed_boots = Vec::new();
+        let mut failed_boots = Vec::new();
         loop {
             match Self::boot(options) {
                 Ok(mut guest) => {
-                    guest.crashed_boots = crashed_boots;
+                    guest.failed_boots = failed_boots;
                     return Ok(guest);
                 }
-                Err(error) if error.is_crash() && crashed_boots.len() + 1 < Self::BOOTS => {
-                    crashed_boots.push(error.to_string());
+                Err(error)
+                    if error.is_worth_another_boot() && failed_boots.len() + 1 < Self::BOOTS =>
+                {
+                    failed_boots.push(error.to_string());
                 }
                 Err(error) => return Err(error),
             }
@@ -234,7 +236,7 @@ impl Guest {
             next_id: AtomicU32::new(1),
             reader: Some(reader),
             kernel: String::new(),
-            crashed_boots: Vec::new(),
+            failed_boots: Vec::new(),
         };
         // A QEMU that refuses its arguments is gone before it reads anything.
         let _ = guest.send(&ToGuest::Hello { version: VERSION });
@@ -251,7 +253,7 @@ impl Guest {
                 found: version,
                 expected: VERSION,
             }),
-            Err(RecvTimeoutError::Timeout) => Some(Cause::TimeLimit(limit)),
+            Err(RecvTimeoutError::Timeout) => Some(Cause::BootLimit(limit)),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => None,
         };
         let (cause, console) = match cause {
@@ -267,10 +269,10 @@ impl Guest {
         &self.kernel
     }
 
-    /// Of each boot before this one in which the kernel crashed, how.
+    /// Of each boot before this one in which the kernel crashed or hung, how.
     #[must_use]
-    pub fn crashed_boots(&self) -> &[String] {
-        &self.crashed_boots
+    pub fn failed_boots(&self) -> &[String] {
+        &self.failed_boots
     }
 
     /// QEMU's process id on the host.

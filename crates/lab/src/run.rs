@@ -158,12 +158,12 @@ pub fn run_beside<T: Send>(
     beside: impl FnOnce(&Guest, u32) -> T + Send,
 ) -> Result<(Finished, T)> {
     let guest = options.boot()?;
-    for crashed in guest.crashed_boots() {
+    for failed in guest.failed_boots() {
         writeln!(
             stderr,
-            "numaherd: note: the guest is booted again: {crashed}"
+            "numaherd: note: the guest is booted again: {failed}"
         )
-        .context(|| "telling of a crashed boot".to_owned())?;
+        .context(|| "telling of a failed boot".to_owned())?;
     }
     if options.model.is_some() {
         guest.start_model()?;
