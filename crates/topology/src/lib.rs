@@ -21,6 +21,7 @@
 mod any;
 mod draw;
 mod error;
+mod figures;
 pub mod hwloc;
 pub mod id;
 mod links;

@@ -96,6 +96,13 @@ pub struct Node {
     pub memory_bytes: u64,
 }
 
+impl Node {
+    /// Whether pages can be on it.
+    pub fn has_memory(&self) -> bool {
+        self.online && self.memory_bytes > 0
+    }
+}
+
 /// Distances between nodes: the firmware's SLIT as the kernel shows it, 10 for local.
 ///
 /// Rows and columns follow [`Topology::nodes`], not the node numbers. SLIT values order nodes but
@@ -199,20 +206,10 @@ pub enum Invalid {
     /// A CPU belongs to no node.
     #[error("CPU {0} belongs to no node")]
     CpuWithoutNode(CpuId),
-    /// The distance or a timing matrix does not fit the nodes.
-    #[error("{what} has {found} entries where the machine's {nodes} nodes need {nodes}")]
-    WrongMatrix {
-        /// Which matrix, and which row of it.
-        what: String,
-        /// How many entries it has.
-        found: usize,
-        /// How many nodes the machine has.
-        nodes: usize,
-    },
-    /// A figure of a machine that cannot be; see [`crate::machine`].
+    /// Figures of a machine that cannot be, or do not fit the nodes.
     #[error("{what}: {why}")]
     Figure {
-        /// Which key, dotted.
+        /// Which figures: in words, or by the dotted key of a machine file.
         what: String,
         /// What is wrong with it.
         why: String,
@@ -310,7 +307,7 @@ impl Topology {
     /// The node whose memory is nearest to a node: itself where it has memory, else by the SLIT, the first
     /// of several. A node that does not exist is its own.
     pub fn memory_near(&self, node: NodeId) -> NodeId {
-        self.nearest(node, |node| node.online && node.memory_bytes > 0)
+        self.nearest(node, Node::has_memory)
     }
 
     /// The node whose CPUs are nearest to a node's memory: itself where it has CPUs, else by the SLIT, the
@@ -336,8 +333,7 @@ impl Topology {
 
     /// The online nodes that have memory.
     pub fn memory_nodes(&self) -> NodeSet {
-        let with_memory = |node: &&Node| node.online && node.memory_bytes > 0;
-        let nodes = self.nodes.iter().filter(with_memory);
+        let nodes = self.nodes.iter().filter(|node| node.has_memory());
         nodes.map(|node| node.id).collect()
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 
 use super::{CacheSpec, Machine, PerNode, SharedBy, TlbLevelSpec, TlbSpec};
+use crate::figures;
+use crate::id::NodeId;
 use crate::parts::LARGEST_NODES;
 use crate::set::LARGEST_PARSED;
 
@@ -34,12 +36,14 @@ fn require<W: Into<String>>(is_right: bool, key: &str, why: impl FnOnce() -> W) 
 /// What figures may be, whatever they count: times in ns, bandwidths in GB/s, clocks in GHz.
 const FIGURES: RangeInclusive<f64> = 1e-9..=1e9;
 
+/// A check that does not know whose figure it is.
+fn of(key: &str, checked: Result<(), String>) -> Checked {
+    checked.or_else(|why| wrong(key, why))
+}
+
 fn positive(key: &str, value: Option<f64>) -> Checked {
     let Some(value) = value else { return Ok(()) };
-    let is_positive = value.is_finite() && value > 0.0;
-    require(is_positive, key, || {
-        format!("{value} is not a positive number")
-    })?;
+    of(key, figures::positive(value))?;
     require(FIGURES.contains(&value), key, || {
         let (least, most) = (FIGURES.start(), FIGURES.end());
         format!("{value:e}; figures below {least:e} or above {most:e} are taken for mistakes")
@@ -73,24 +77,9 @@ fn bandwidths(key: &str, figures: Option<&PerNode<f64>>, nodes: u32) -> Checked 
 
 fn matrix(key: &str, rows: Option<&Vec<Vec<f64>>>, nodes: usize) -> Checked {
     let Some(rows) = rows else { return Ok(()) };
-    square(key, rows, nodes)?;
-    rows.iter()
-        .flatten()
-        .try_for_each(|&value| positive(key, Some(value)))
-}
-
-fn square<T>(key: &str, rows: &[Vec<T>], nodes: usize) -> Checked {
-    require(rows.len() == nodes, key, || {
-        format!("{} rows for {nodes} nodes", rows.len())
-    })?;
-    let mut rows = rows.iter().map(Vec::len).enumerate();
-    match rows.find(|&(_, entries)| entries != nodes) {
-        Some((at, entries)) => wrong(
-            key,
-            format!("row {at} has {entries} entries for {nodes} nodes"),
-        ),
-        None => Ok(()),
-    }
+    of(key, figures::square(rows, nodes))?;
+    let mut all = rows.iter().flatten();
+    all.try_for_each(|&value| positive(key, Some(value)))
 }
 
 impl Machine {
@@ -205,18 +194,8 @@ impl Machine {
         let nodes = self.shape.nodes as usize;
         let memory = &self.memory;
         if let Some(rows) = &memory.distance {
-            square("memory.distance", rows, nodes)?;
-            for (from, row) in rows.iter().enumerate() {
-                for (to, &distance) in row.iter().enumerate() {
-                    let fits = if from == to { 10..=10 } else { 10..=255 };
-                    require(fits.contains(&distance), "memory.distance", || {
-                        format!(
-                            "{distance} from node {from} to {to}; it is 10 on the diagonal and 10 to \
-                             255 elsewhere"
-                        )
-                    })?;
-                }
-            }
+            let ids: Vec<NodeId> = (0..self.shape.nodes).map(NodeId).collect();
+            of("memory.distance", figures::distances(rows, &ids))?;
         }
         let links = memory.link_matrix_gb_per_s.as_ref();
         let modified = memory.modified_line_ns.as_ref();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{CpuPart, LARGEST_NODES, position, square};
+use crate::figures;
 use crate::id::{CoreId, CpuId, DomainId, NodeId};
 use crate::set::{CpuSet, LARGEST_PARSED};
 use crate::topology::{Cache, CacheKind, Distances, Invalid, Node, Timing};
@@ -80,8 +81,7 @@ pub(super) fn nodes_and_cpus(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Inv
     if !cpus.iter().any(|cpu| cpu.online) {
         return Err(Invalid::NoCpu);
     }
-    let has_memory = |node: &Node| node.online && node.memory_bytes > 0;
-    if !nodes.iter().any(has_memory) {
+    if !nodes.iter().any(Node::has_memory) {
         return Err(Invalid::NoMemory);
     }
     let mut total = Some(0_u64);
@@ -187,69 +187,38 @@ pub(super) fn cores(
     Ok(())
 }
 
-/// The SLIT as the kernel would accept it, or the kernel's default where there is none.
+/// The SLIT, or the kernel's default where there is none. Rows and columns are in the order of the nodes.
 pub(super) fn distances(rows: Vec<Vec<u32>>, nodes: &[Node]) -> Result<Distances, Invalid> {
     if rows.is_empty() {
         return Ok(Distances {
             rows: square(nodes.len(), |from, to| if from == to { 10 } else { 20 }),
         });
     }
-    matrix("the distance matrix", &rows, nodes.len())?;
-    for (from, row) in nodes.iter().zip(&rows) {
-        // The kernel refuses a SLIT whose local distance is not 10 or whose others are below it;
-        // 255 means unreachable. A wrong table must not make a remote node look local.
-        for (to, &distance) in nodes.iter().zip(row) {
-            let what = || format!("the distance from node {} to node {}", from.id, to.id);
-            let (is_possible, reason) = match from.id == to.id {
-                true => (distance == 10, "a node's distance to itself is 10"),
-                false => ((10..=255).contains(&distance), "a distance is 10 to 255"),
-            };
-            possible(is_possible, what, distance, reason)?;
-        }
-    }
+    let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+    figure("the distance matrix", figures::distances(&rows, &ids))?;
     Ok(Distances { rows })
 }
 
 pub(super) fn timing(timing: &Timing, nodes: usize) -> Result<(), Invalid> {
-    let positive = |what: &'static str| {
-        move |&value: &f64| {
-            let is_positive = value.is_finite() && value > 0.0;
-            let reason = "it must be a positive number";
-            possible(is_positive, || what.to_owned(), value, reason)
-        }
-    };
     if let Some(rows) = &timing.latency_ns {
-        matrix("the latency matrix", rows, nodes)?;
-        let mut all = rows.iter().flatten();
-        all.try_for_each(positive("a latency in ns"))?;
+        figure("the latency matrix", figures::positives(rows, nodes))?;
     }
     if let Some(row) = &timing.node_gb_per_s {
-        row_length("the node bandwidths", row.len(), nodes)?;
-        row.iter()
-            .try_for_each(positive("a node bandwidth in GB/s"))?;
+        figure(
+            "the node bandwidths",
+            figures::positive_for_each(row, nodes),
+        )?;
     }
     if let Some(rows) = &timing.link_gb_per_s {
-        matrix("the link bandwidth matrix", rows, nodes)?;
-        let mut all = rows.iter().flatten();
-        all.try_for_each(positive("a link bandwidth in GB/s"))?;
+        figure("the link bandwidth matrix", figures::positives(rows, nodes))?;
     }
     Ok(())
 }
 
-fn matrix<T>(what: &str, rows: &[Vec<T>], nodes: usize) -> Result<(), Invalid> {
-    row_length(what, rows.len(), nodes)?;
-    let check_row =
-        |(i, row): (usize, &Vec<T>)| row_length(&format!("{what}, row {i},"), row.len(), nodes);
-    rows.iter().enumerate().try_for_each(check_row)
-}
-
-fn row_length(what: &str, found: usize, nodes: usize) -> Result<(), Invalid> {
-    match found == nodes {
-        true => Ok(()),
-        false => Err(Invalid::WrongMatrix {
-            what: what.to_owned(),
-            found,
-            nodes,
-        }),
-    }
+/// What is wrong with a figure, if anything is, as the description's error.
+fn figure(what: &str, checked: Result<(), String>) -> Result<(), Invalid> {
+    checked.map_err(|why| Invalid::Figure {
+        what: what.to_owned(),
+        why,
+    })
 }
