@@ -22,7 +22,7 @@ pub(super) struct Box {
 pub(super) fn build(topology: &Topology, node: &Node) -> String {
     let mut text = bytes(node.memory_bytes);
     for domain in domains(topology, node) {
-        let caches = caches(topology, domain, false);
+        let caches: Vec<String> = shared_caches(topology, domain).map(name).collect();
         let cores = domain.cores.len();
         let _ = write!(
             text,
@@ -62,7 +62,8 @@ pub(super) fn draw(topology: &Topology, node: &Node, alike: &[&Node], columns: u
     let same_everywhere = of_domains.windows(2).all(|pair| pair[0] == pair[1]);
     for domain in domains(topology, node) {
         lines.push(String::new());
-        let shared = caches(topology, domain, true);
+        let shared =
+            shared_caches(topology, domain).map(|cache| with_reach(topology, domain, cache));
         let title = format!(
             "domain {}: {} {}",
             domain.id,
@@ -118,24 +119,23 @@ fn memory(topology: &Topology, node: &Node) -> String {
     }
 }
 
-/// Name and size of each cache of a domain that several of its cores share, farthest first.
-/// `who` adds the CPUs, where they are not just those of the domain.
-fn caches(topology: &Topology, domain: &Domain, who: bool) -> Vec<String> {
+/// The caches of a domain that several of its cores share, farthest first.
+fn shared_caches<'t>(topology: &'t Topology, domain: &Domain) -> impl Iterator<Item = &'t Cache> {
     let reaches = |cache: &&Cache| cache.cpus.intersects(&domain.cpus);
     let caches = topology.caches().iter().rev().filter(reaches);
-    let shared = caches.filter(|cache| !is_private(topology, cache));
+    caches.filter(|cache| !is_private(topology, cache))
+}
+
+/// Name and size of a cache, with its CPUs where they are not just those of the domain.
+fn with_reach(topology: &Topology, domain: &Domain, cache: &Cache) -> String {
     let is_online = |&cpu: &CpuId| topology.cpu(cpu).is_some_and(|cpu| cpu.online);
     let online: CpuSet = domain.cpus.iter().filter(is_online).collect();
-    let text = |cache: &Cache| {
-        let name = name(cache);
-        match cache.cpus == domain.cpus || cache.cpus == online {
-            _ if !who => name,
-            true => name,
-            false if domain.cpus.is_subset(&cache.cpus) => format!("{name} with other nodes"),
-            false => format!("{name} for CPUs {}", cache.cpus),
-        }
-    };
-    shared.map(text).collect()
+    let name = name(cache);
+    match cache.cpus == domain.cpus || cache.cpus == online {
+        true => name,
+        false if domain.cpus.is_subset(&cache.cpus) => format!("{name} with other nodes"),
+        false => format!("{name} for CPUs {}", cache.cpus),
+    }
 }
 
 fn is_private(topology: &Topology, cache: &Cache) -> bool {
