@@ -11,7 +11,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use numaherd_files::{setting, settings};
-use numaherd_topology::{CpuSet, NodeId, NodeSet};
+use numaherd_topology::{CpuSet, Node, NodeId, NodeSet};
 use numaherd_world::in_step::{InStep, Machine, Shared, lock};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Counts, MemorySource, NewPages, NodeState, PageOrder,
@@ -387,10 +387,7 @@ fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {
         return refuse("there is nothing to run".to_owned());
     }
     let online = topology.online_cpus();
-    let has_memory = |node: NodeId| {
-        let node = topology.node(node);
-        node.is_some_and(|node| node.memory_bytes > 0)
-    };
+    let has_memory = |node: NodeId| topology.node(node).is_some_and(Node::has_memory);
     for (at, job) in jobs.iter().enumerate() {
         let refuse = |why: String| refuse(format!("job {at} ({}) {why}", job.program.name));
         let cpus: Option<CpuSet> = match &job.binding {

@@ -245,7 +245,7 @@ fn who_tells(snapshot: &Snapshot) -> HashSet<ProcessId> {
 
 impl Watched {
     /// Takes in what an interval tells of the thread. Gives the share of its penalty by which
-    /// another node changed it, in the interval in which that can first be told.
+    /// another node changed it, in the first interval in which that is known.
     fn see(&mut self, thread: &Thread, snapshot: &Snapshot, topology: &Topology) -> Option<f64> {
         let slept = || (thread.cpu_share == 0.0).then_some(0);
         let requests = thread
@@ -325,8 +325,8 @@ pub struct Accuracy {
 
 impl Accuracy {
     /// Counts the threads of an interval, with the standings that [`Candidates::judge`] gave of it.
-    /// In a process of which anybody tells, a thread without a tag is told to be none; processes of
-    /// which nobody tells do not count.
+    /// If any thread of a process has a tag, its threads without one count as no candidates; processes without
+    /// tags do not count.
     pub fn count(&mut self, snapshot: &Snapshot, standings: &[Standing]) {
         let tells = who_tells(snapshot);
         for (thread, standing) in snapshot.threads.iter().zip(standings) {

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use numaherd_topology::{NodeId, Topology};
+use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
     AffinityScope, NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Release, Sample,
-    Sharing, Signal, Snapshot, ThreadId,
+    Sharing, Signal, Snapshot, Thread, ThreadId,
 };
 
 use crate::losses::Losses;
@@ -117,6 +117,20 @@ pub struct PlacedThread {
     pub node: NodeId,
     /// The same of the core that it had before, when this interval's plan moved it.
     pub moved_from: Option<NodeId>,
+}
+
+impl PlacedThread {
+    /// A thread of a snapshot that has been given this core; `None` where the machine has no such core.
+    pub fn on(thread: &Thread, core: CpuId, topology: &Topology) -> Option<Self> {
+        let near = |cpu| Some(topology.memory_near(topology.node_of(cpu)?));
+        let before = near(thread.place());
+        Some(Self {
+            thread: thread.id,
+            process: thread.process,
+            node: near(core)?,
+            moved_from: before.filter(|_| thread.place() != core),
+        })
+    }
 }
 
 /// What a paging needs.

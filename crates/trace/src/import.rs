@@ -30,7 +30,7 @@ use sink::Sink;
 const SHOWN: usize = 5;
 /// The longest line that is read, in bytes. What is longer is no line of any format.
 const LONGEST: usize = 16 << 10;
-/// Bytes by which a format is told.
+/// Bytes that identify a format.
 const LOOKED_AT: usize = 64 << 10;
 
 /// Whose text it is.

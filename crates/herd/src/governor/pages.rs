@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use numaherd_topology::{NodeId, Topology};
+use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{
     MemoryKind, NodeState, PageOrder, PageOutcome, Pages, Part, Process, ProcessId, Snapshot,
     Unmanaged,
@@ -422,11 +422,14 @@ fn has_pages(order: &PageOrder) -> Verdict {
 
 fn has_memory(topology: &Topology, to: NodeId) -> Verdict {
     let node = topology.node(to);
-    let has = node.is_some_and(|node| node.online && node.memory_bytes > 0);
-    unless(has, Guard::UnknownNode, || match node {
-        Some(_) => format!("node {to} has no memory or is offline"),
-        None => format!("the machine has no node {to}"),
-    })
+    unless(
+        node.is_some_and(Node::has_memory),
+        Guard::UnknownNode,
+        || match node {
+            Some(_) => format!("node {to} has no memory or is offline"),
+            None => format!("the machine has no node {to}"),
+        },
+    )
 }
 
 fn within_allowed_nodes(process: &Process, to: NodeId) -> Verdict {

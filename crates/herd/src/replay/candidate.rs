@@ -223,16 +223,7 @@ impl Candidate {
             .filter(|&(thread, core)| {
                 thread.assigned.is_some() || core != thread.place() || named(thread.id)
             })
-            .filter_map(|(thread, core)| {
-                let near = |cpu| Some(topology.memory_near(topology.node_of(cpu)?));
-                let before = near(thread.place());
-                Some(PlacedThread {
-                    thread: thread.id,
-                    process: thread.process,
-                    node: near(core)?,
-                    moved_from: before.filter(|_| thread.place() != core),
-                })
-            });
+            .filter_map(|(thread, core)| PlacedThread::on(thread, core, topology));
         let told = Placed {
             threads: placed.collect(),
             pages: decided.pages.clone(),

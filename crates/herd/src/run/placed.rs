@@ -28,14 +28,7 @@ pub(super) fn placed(
                 core_after(thread, &changes[at], result)
             }
         }?;
-        let near = |cpu| Some(topology.memory_near(topology.node_of(cpu)?));
-        let before = near(thread.place());
-        Some(PlacedThread {
-            thread: thread.id,
-            process: thread.process,
-            node: near(core)?,
-            moved_from: before.filter(|_| thread.place() != core),
-        })
+        PlacedThread::on(thread, core, topology)
     };
     snapshot.threads.iter().filter_map(settle).collect()
 }

@@ -102,7 +102,7 @@ impl Engine {
     /// See [`crate::CostModel::least_joint_slowdown`].
     pub(crate) fn least_joint_slowdown(&self) -> Option<f64> {
         let nodes = self.hardware.topology().nodes().iter().enumerate();
-        let with_memory = nodes.filter(|(_, node)| node.memory_bytes > 0);
+        let with_memory = nodes.filter(|(_, node)| node.has_memory());
         let homes: Vec<Vec<(usize, f64)>> = with_memory.map(|(at, _)| vec![(at, 1.0)]).collect();
         // A mixture of nodes is never faster than the best of them.
         self.least_with(|_| homes.clone())

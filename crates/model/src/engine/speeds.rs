@@ -1,4 +1,4 @@
-//! How fast everything goes on: the kernel's balance, gangs, and what the solver is told.
+//! How fast everything goes on: the kernel's balance, gangs, and the solver's input.
 
 use std::collections::BTreeMap;
 

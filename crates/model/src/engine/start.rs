@@ -94,7 +94,7 @@ impl Engine {
             (nodes[node].memory_bytes / PAGE_BYTES).saturating_sub(used[node])
         };
         let with_memory: Vec<usize> = (0..nodes.len())
-            .filter(|&node| nodes[node].memory_bytes > 0)
+            .filter(|&node| nodes[node].has_memory())
             .collect();
         let node_of = |thread: Option<usize>| hardware.seat(cpus[thread.unwrap_or(0)].0).node;
         Memory::new(&job.program, PAGE_BYTES, |thread, pages| {

@@ -12,7 +12,7 @@
 //!
 //! Properties: no other node has more accesses to a page than the one it goes to, of those with memory.
 
-use numaherd_topology::{CpuId, NodeId, Topology};
+use numaherd_topology::{CpuId, Node, NodeId, Topology};
 
 use super::{Communication, Tree, exact_map, refined_map};
 
@@ -71,8 +71,7 @@ pub fn best_node(accesses: &[(usize, u64)], cpus: &[CpuId], topology: &Topology)
         }
     }
     let has_memory = |&(node, count): &(NodeId, u64)| {
-        let node = topology.node(node);
-        count > 0 && node.is_some_and(|node| node.online && node.memory_bytes > 0)
+        count > 0 && topology.node(node).is_some_and(Node::has_memory)
     };
     let with_memory = by_node.into_iter().filter(has_memory);
     let most = with_memory.max_by_key(|&(node, count)| (count, std::cmp::Reverse(node)));

@@ -24,11 +24,10 @@
 //! Properties: no block is ordered more than twice within `thaw_after_s` while the process's threads stay on their
 //! nodes; every order is to a node on which the process has a placed thread.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{PageOrder, PageOutcome, Pages, ProcessId, Signal, Snapshot};
+use numaherd_topology::{Node, NodeId, Topology};
+use numaherd_world::{PageOrder, PageOutcome, ProcessId, Signal, Snapshot};
 
 use super::driver::{Access, Driven, Orders, PageRule, Wish};
 use crate::policy::{Optional, PagingNeeds, PlacedThread};
@@ -294,25 +293,12 @@ impl Orders for Blocks {
         _now_ns: u64,
         reason: &dyn Fn(&Wish<'_>, String) -> Reason,
     ) -> Vec<PageOrder> {
-        let is_to_move = |wish: &Wish<'_>| {
-            let node = topology.node(wish.to);
-            !wish.stays && node.is_some_and(|node| node.memory_bytes > 0)
-        };
+        let is_to_move =
+            |wish: &Wish<'_>| !wish.stays && topology.node(wish.to).is_some_and(Node::has_memory);
         let order = |wish: Wish<'_>| {
             let first = wish.page / BLOCK * BLOCK;
             let pages = format!("{BLOCK} pages from {first:#x} on");
-            let Reason { rule, why, .. } = reason(&wish, pages);
-            PageOrder {
-                process: wish.process,
-                thread: wish.thread,
-                pages: Pages::Window {
-                    first,
-                    count: BLOCK,
-                },
-                to: wish.to,
-                rule: Cow::Borrowed(rule.name),
-                why: why.to_string(),
-            }
+            wish.order(first..first + BLOCK, &reason(&wish, pages))
         };
         wishes.into_iter().filter(is_to_move).map(order).collect()
     }

@@ -14,6 +14,9 @@
 //! Properties: every order is for a page that was accessed or noticed in that batch, to a node that the
 //! rule wished for it; no page is in two orders of one batch to one node.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
     Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Snapshot, ThreadId,
@@ -56,7 +59,7 @@ pub trait PageRule: Send {
     }
 
     /// Pages of an order that nobody tried to move.
-    fn not_tried(&mut self, _process: ProcessId, _pages: std::ops::Range<u64>) {}
+    fn not_tried(&mut self, _process: ProcessId, _pages: Range<u64>) {}
 }
 
 /// An access as a rule sees it.
@@ -112,6 +115,23 @@ pub struct Wish<'a> {
     pub time_ns: u64,
     /// The access; `None` for a notice.
     pub sample: Option<&'a Sample>,
+}
+
+impl Wish<'_> {
+    /// The order for these pages.
+    pub(super) fn order(&self, pages: Range<u64>, reason: &Reason) -> PageOrder {
+        PageOrder {
+            process: self.process,
+            thread: self.thread,
+            pages: Pages::Window {
+                first: pages.start,
+                count: pages.end - pages.start,
+            },
+            to: self.to,
+            rule: Cow::Borrowed(reason.rule.name),
+            why: reason.why.to_string(),
+        }
+    }
 }
 
 /// What makes orders of wishes.

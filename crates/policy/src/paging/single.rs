@@ -14,11 +14,10 @@
 //!
 //! Properties: no page is in two orders of one call; every order is for a wish.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use numaherd_topology::{NodeId, NodeSet, Topology};
+use numaherd_topology::{Node, NodeId, NodeSet, Topology};
 use numaherd_world::{
     PageOrder, PageOutcome, Pages, ProcessId, Snapshot, ThreadId, USUAL_PAGE_BYTES,
 };
@@ -122,18 +121,9 @@ impl Orders for SinglePages {
             (a.process, a.to) == (b.process, b.to) && a.page.checked_add(1) == Some(b.page)
         };
         let order = |wishes: &[Wish<'_>]| {
-            let Reason { rule, why, .. } = reason(&wishes[0], named(wishes));
-            PageOrder {
-                process: wishes[0].process,
-                thread: wishes[0].thread,
-                pages: Pages::Window {
-                    first: wishes[0].page,
-                    count: wishes.len() as u64,
-                },
-                to: wishes[0].to,
-                rule: Cow::Borrowed(rule.name),
-                why: why.to_string(),
-            }
+            let first = &wishes[0];
+            let pages = first.page..first.page + wishes.len() as u64;
+            first.order(pages, &reason(first, named(wishes)))
         };
         wishes.chunk_by(together).map(order).collect()
     }
@@ -178,8 +168,7 @@ impl SinglePages {
         let Some(process) = self.processes.get(&wish.process) else {
             return false;
         };
-        let node = topology.node(wish.to);
-        let has_memory = node.is_some_and(|node| node.online && node.memory_bytes > 0);
+        let has_memory = topology.node(wish.to).is_some_and(Node::has_memory);
         if !has_memory || !process.allowed_nodes.contains(wish.to) {
             return false;
         }

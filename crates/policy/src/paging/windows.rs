@@ -10,11 +10,10 @@
 //! Properties: no order reaches below page 0, has more than `K` pages or a page that is frozen; orders of
 //! one call to one node never overlap; the page of the wish is in its order.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use numaherd_topology::{NodeId, Topology};
+use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{PageOrder, PageOutcome, Pages, ProcessId, Snapshot, USUAL_PAGE_BYTES};
 
 use super::driver::{Orders, Wish};
@@ -89,27 +88,12 @@ impl Orders for Windows {
         _now_ns: u64,
         reason: &dyn Fn(&Wish<'_>, String) -> Reason,
     ) -> Vec<PageOrder> {
-        let has_memory = |node| {
-            topology
-                .node(node)
-                .is_some_and(|node| node.memory_bytes > 0)
-        };
+        let has_memory = |node| topology.node(node).is_some_and(Node::has_memory);
         let order = |wish: Wish<'_>| {
             let window = self.window(&wish)?;
             let count = window.end - window.start;
-            let Reason { rule, why, .. } =
-                reason(&wish, format!("{count} of {} pages", self.pages));
-            Some(PageOrder {
-                process: wish.process,
-                thread: wish.thread,
-                pages: Pages::Window {
-                    first: window.start,
-                    count,
-                },
-                to: wish.to,
-                rule: Cow::Borrowed(rule.name),
-                why: why.to_string(),
-            })
+            let reason = reason(&wish, format!("{count} of {} pages", self.pages));
+            Some(wish.order(window, &reason))
         };
         let wishes = wishes.into_iter().filter(|wish| has_memory(wish.to));
         wishes.filter_map(order).collect()

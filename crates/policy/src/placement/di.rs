@@ -52,7 +52,7 @@ const DEAL: Rule = Rule {
     what: "Threads are dealt to the domains in the order of their miss rates.",
 };
 
-/// Steps in which miss rates are told apart, in one line per 1000 instructions (Clavis).
+/// The smallest difference between miss rates that counts, in one line per 1000 instructions (Clavis).
 const STEPS: f64 = 10.0;
 
 choices! {

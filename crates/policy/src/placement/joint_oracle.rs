@@ -124,7 +124,7 @@ impl<'a> PairSearch<'a> {
         let allowed = |&at: &usize| {
             let process = stage.snapshot.process(before.parts[at].process);
             let nodes = stage.topology.nodes().iter();
-            let nodes = nodes.filter(|node| node.online && node.memory_bytes > 0);
+            let nodes = nodes.filter(|node| node.has_memory());
             let nodes = nodes.map(|node| node.id);
             nodes
                 .filter(|&node| process.is_none_or(|known| known.allowed_nodes.contains(node)))

@@ -94,7 +94,7 @@ impl Memory {
         let latency_ns = &hardware.config.latency_ns;
         let nearest = latency_ns.iter().map(|row| {
             let mut order: Vec<usize> = (0..nodes.len())
-                .filter(|&node| nodes[node].memory_bytes > 0)
+                .filter(|&node| nodes[node].has_memory())
                 .collect();
             order.sort_by(|&one, &other| row[one].total_cmp(&row[other]));
             order

@@ -1,7 +1,7 @@
 //! A core as the engine runs it: its hardware, its clock, its queue of threads, and the pages that it
 //! used last, so that an access seldom asks the page table.
 //!
-//! A remembered page also counts the accesses made to it, which the page table is told of when the
+//! A remembered page also counts the accesses made to it, which the page table learns when the
 //! page is forgotten.
 
 use std::collections::VecDeque;

@@ -145,7 +145,7 @@ impl Engine {
         self.memory.nearest[place].contains(&place).then_some(place)
     }
 
-    /// The pages of an order that are there; the outcome is told of the others.
+    /// The pages of an order that are there; the others are added to the outcome.
     fn places(&self, process: u32, pages: Pages, outcome: &mut PageOutcome) -> Vec<usize> {
         let table = &self.memory.pages;
         let mine = |(place, page): (usize, &super::pages::Page)| {

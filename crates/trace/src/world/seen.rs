@@ -1,7 +1,7 @@
 //! The trace as a world: what policies, the governor and the ledger see of it is what they see of a
 //! live machine.
 //!
-//! Counts are exact. All times that are told are of the loop (see the module's "Two times").
+//! Counts are exact. All times are the loop's (see the module's "Two times").
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};

@@ -1,5 +1,5 @@
 use numaherd_testing::Scene;
-use numaherd_world::PageOrder;
+use numaherd_world::{PageOrder, Pages};
 use proptest::prelude::*;
 use rand::SeedableRng;
 

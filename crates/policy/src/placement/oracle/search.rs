@@ -25,7 +25,7 @@ pub struct Found {
     pub layout: Vec<At>,
     /// Its cost.
     pub cost: f64,
-    /// The cost of where the threads are, if it can be told.
+    /// The cost of where the threads are, if it is known.
     pub before: Option<f64>,
     /// How many layouts were tried.
     pub tried: usize,
@@ -36,7 +36,7 @@ pub struct Found {
 }
 
 /// The layout of least cost of those tried, at most `most` and where the threads are; `None` where
-/// no cost can be told.
+/// no cost is known.
 pub fn search(
     space: &Space,
     slots: &PoolSlots,
