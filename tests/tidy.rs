@@ -68,7 +68,6 @@ const PURE: &[&str] = &[
 
 /// What root runs holds none of these: experiments, charts, traces and QEMU are `numaherd-lab`'s.
 const NOT_IN_THE_DAEMON: &[&str] = &[
-    "plotters",
     "rayon",
     "numaherd-trace",
     "numaherd-experiment",

@@ -2,44 +2,27 @@
 //!
 //! Text stays text. Colours of ground and text follow the reader's light or dark scheme by a style sheet within
 //! the file; those of the figures (Okabe and Ito's, which colour-blind people can tell apart) are
-//! readable on both.
+//! readable on both. Lengths are in pixels.
 
 pub mod bars;
 pub mod heat_map;
 pub mod lines;
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use maud::{Markup, PreEscaped, html};
+use numaherd_quantity::round_up;
 
-use crate::ExperimentError;
-
-/// Behind everything; like the next two, what the style sheet changes for readers in the dark.
-const GROUND: RGBColor = RGBColor(0xfe, 0xfe, 0xfe);
-/// Text and axes.
-const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-/// Lines of the grid.
-const FAINT: RGBColor = RGBColor(0xd8, 0xd8, 0xd8);
-/// The style sheet, behind the file's first tag.
-const STYLE: &str = "<style>text{font-family:system-ui,sans-serif}\
-@media (prefers-color-scheme: dark){\
-[fill=\"#FEFEFE\"]{fill:#16181c}\
-[fill=\"#222222\"]{fill:#e4e4e4}\
-[stroke=\"#222222\"]{stroke:#e4e4e4}\
-[stroke=\"#D8D8D8\"]{stroke:#3a3d43}}</style>";
+const STYLE: &str = "text{font-family:system-ui,sans-serif;fill:#222}.ground{fill:#fefefe}\
+.grid{stroke:#d8d8d8}.axis{stroke:#222}\
+@media(prefers-color-scheme: dark){text{fill:#e4e4e4}.ground{fill:#16181c}\
+.grid{stroke:#3a3d43}.axis{stroke:#e4e4e4}}";
 
 /// Colours of what is compared, in its order; begun again when there is more.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0x8c, 0x8c, 0x8c),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x3a, 0x9f, 0xd6),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x6f, 0x6f, 0xd8),
+const COLOURS: [&str; 7] = [
+    "#8c8c8c", "#e69f00", "#3a9fd6", "#009e73", "#cc79a7", "#d55e00", "#6f6fd8",
 ];
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+/// Most lines of a grid.
+const MOST_TICKS: f64 = 8.0;
 
 /// Something that is compared with others, by a figure for each place of a chart's axis.
 #[derive(Clone, Debug)]
@@ -50,49 +33,83 @@ pub struct Series {
     pub figures: Vec<Option<f64>>,
 }
 
-fn colour(at: usize) -> RGBColor {
+fn colour(at: usize) -> &'static str {
     COLOURS[at % COLOURS.len()]
 }
 
-fn text(size: i32) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&INK)
+/// A length to a tenth.
+fn px(length: f64) -> f64 {
+    (length * 10.0).round() / 10.0
 }
 
-/// The text of an SVG file of this size, painted by `paint`.
-fn svg(
-    title: &str,
-    size: (u32, u32),
-    paint: impl FnOnce(&Area<'_>) -> Drawn,
-) -> Result<String, ExperimentError> {
-    let mut svg = String::new();
-    let drawn = {
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        area.fill(&GROUND)
-            .map_err(Into::into)
-            .and_then(|()| paint(&area))
-            .and_then(|()| Ok(area.present()?))
+/// The text of an SVG file of this width and height.
+fn svg(title: &str, (width, height): (f64, f64), drawn: &Markup) -> String {
+    let picture = html! {
+        svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height)
+            viewBox={ "0 0 " (width) " " (height) } role="img" {
+            title { (title) }
+            style { (PreEscaped(STYLE)) }
+            rect.ground width="100%" height="100%" {}
+            (drawn)
+        }
     };
-    drawn.map_err(|error| ExperimentError::Chart {
-        what: format!("{title:?}"),
-        why: error.to_string(),
-    })?;
-    let end_of_tag = svg.find('>').map_or(0, |at| at + 1);
-    svg.insert_str(end_of_tag, STYLE);
-    Ok(svg)
+    picture.into_string() + "\n"
 }
 
-/// Draws the name of each series, by its number, beside its colour, from this place to the right.
-fn legend<'n>(
-    area: &Area<'_>,
-    mut at: (i32, i32),
-    names: impl Iterator<Item = (usize, &'n str)>,
-) -> Drawn {
-    for (number, name) in names {
-        let (x, y) = at;
-        let corners = [(x, y + 2), (x + 11, y + 13)];
-        area.draw(&Rectangle::new(corners, colour(number).filled()))?;
-        area.draw(&Text::new(name.to_owned(), (x + 16, y + 1), text(15)))?;
-        at.0 += 40 + i32::try_from(name.chars().count() * 8).unwrap_or(0);
+/// Text of this size, its base line and its `anchor` (`start`, `middle`, `end`) at a place.
+fn text(anchor: &str, size: u32, (x, y): (f64, f64), text: &str) -> Markup {
+    html! { text x=(px(x)) y=(px(y)) text-anchor=(anchor) font-size=(size) { (text) } }
+}
+
+/// The name of each series, by its number, beside its colour, from this place to the right.
+fn legend<'n>((x, y): (f64, f64), names: impl Iterator<Item = (usize, &'n str)>) -> Markup {
+    let places = names.scan(x, |next, (number, name)| {
+        let x = *next;
+        *next += 40.0 + name.chars().count() as f64 * 8.0;
+        Some((x, number, name))
+    });
+    html! {
+        @for (x, number, name) in places {
+            rect x=(x) y=(y - 11.0) width="11" height="11" fill=(colour(number)) {}
+            (text("start", 13, (x + 16.0, y), name))
+        }
     }
-    Ok(())
+}
+
+/// Where figures are drawn: the edges of the area, and the figures at its bottom and top.
+struct Plot {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    figures: (f64, f64),
+}
+
+impl Plot {
+    /// Where a figure is drawn.
+    fn y(&self, figure: f64) -> f64 {
+        let (low, high) = self.figures;
+        px(self.bottom - (figure - low) / (high - low) * (self.bottom - self.top))
+    }
+
+    /// A line from the left to the right.
+    fn across(&self, class: &str, figure: f64) -> Markup {
+        html! { path class=(class) d={ "M" (px(self.left)) " " (self.y(figure)) "H" (px(self.right)) } {} }
+    }
+
+    /// Faint lines at round figures, which are named on the left.
+    fn grid(&self, size: u32) -> Markup {
+        let (low, high) = self.figures;
+        let step = round_up((high - low) / MOST_TICKS);
+        let decimals = (0..9).find(|&decimals| (step * 10f64.powi(decimals)).fract() < 1e-6);
+        let decimals = decimals.unwrap_or(9) as usize;
+        let first = (low / step).ceil() as i64;
+        let ticks = (first..).map(|tick| tick as f64 * step);
+        html! {
+            @for figure in ticks.take_while(|&figure| figure <= high) {
+                (self.across("grid", figure))
+                (text("end", size, (self.left - 6.0, self.y(figure) + 4.0), &format!("{figure:.decimals$}")))
+            }
+        }
+    }
 }

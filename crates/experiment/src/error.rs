@@ -69,14 +69,6 @@ pub enum ExperimentError {
         /// Why not.
         why: std::io::Error,
     },
-    /// A chart cannot be drawn or written.
-    #[error("cannot draw {what}: {why}")]
-    Chart {
-        /// The chart's title or file.
-        what: String,
-        /// Why not.
-        why: String,
-    },
     /// The loop cannot run, or its ledger cannot be written.
     #[error(transparent)]
     Herd(#[from] HerdError),

@@ -113,9 +113,31 @@ pub fn listed<T: AsRef<str>>(items: &[T]) -> String {
     }
 }
 
+/// The least round number that is not below this one: 1, 2, 2.5 or 5 times a power of ten.
+pub fn round_up(figure: f64) -> f64 {
+    if !figure.is_finite() || figure <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powi(figure.log10().floor() as i32);
+    let round = [1.0, 2.0, 2.5, 5.0, 10.0].map(|part| part * power);
+    let mut round = round.into_iter();
+    round
+        .find(|&round| round >= figure * (1.0 - 1e-9))
+        .unwrap_or(figure)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_scale_reaches_what_is_drawn_and_not_much_beyond(figure in 1e-6..1e15f64) {
+            let top = round_up(figure);
+            prop_assert!(top >= figure * (1.0 - 1e-6) && top <= figure * 2.500_001);
+        }
+    }
 
     #[test]
     fn numbers_are_grouped_and_have_their_plural() {

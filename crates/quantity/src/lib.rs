@@ -11,5 +11,7 @@ pub mod statistics;
 mod time;
 
 pub use bytes::{NotASize, bytes, parse_bytes, short_bytes, unit_bytes};
-pub use count::{Count, count, counted, listed, noun, percent, short, short_count, whole_percent};
+pub use count::{
+    Count, count, counted, listed, noun, percent, round_up, short, short_count, whole_percent,
+};
 pub use time::{NotATime, ago, date, moment, nanoseconds, parse_time, time};

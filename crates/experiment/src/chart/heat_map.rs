@@ -1,36 +1,31 @@
 //! Heat maps: a square for each pair of things, darker for a larger figure.
 
-use plotters::prelude::*;
+use maud::html;
 
 use super::{svg, text};
-use crate::ExperimentError;
 
-/// Side of a square and of what is beside the map, in pixels.
-const SQUARE: i32 = 12;
-const MARGIN: i32 = 24;
+/// Side of a square and of what is beside the map.
+const SQUARE: f64 = 12.0;
+const MARGIN: f64 = 24.0;
 
 /// The map as the text of an SVG file: a row of squares for each row of figures. Black stands for the largest of
 /// them, or for 1 if all are smaller.
-///
-/// # Errors
-/// It cannot be drawn.
-pub fn heat_map(title: &str, rows: &[Vec<f64>]) -> Result<String, ExperimentError> {
-    let place = |number: usize| i32::try_from(number).unwrap_or(i32::MAX / (2 * SQUARE)) * SQUARE;
-    let side = (place(rows.len()) + 2 * MARGIN).unsigned_abs();
+pub fn heat_map(title: &str, rows: &[Vec<f64>]) -> String {
+    let place = |number: usize| number as f64 * SQUARE;
+    let side = place(rows.len()) + 2.0 * MARGIN;
     let most = rows.iter().flatten().copied().fold(1.0, f64::max);
-    svg(title, (side, side), |area| {
-        for (row, figures) in rows.iter().enumerate() {
-            for (column, figure) in figures.iter().enumerate() {
-                let shade = 255 - (figure / most * 255.0) as u8;
-                let (x, y) = (MARGIN + place(column), MARGIN + place(row));
-                let corners = [(x, y), (x + SQUARE, y + SQUARE)];
-                let colour = RGBColor(shade, shade, shade).filled();
-                area.draw(&Rectangle::new(corners, colour))?;
+    let shade = |figure: f64| 255 - (figure / most * 255.0) as u8;
+    let drawn = html! {
+        @for (row, figures) in rows.iter().enumerate() {
+            @for (column, &figure) in figures.iter().enumerate() {
+                @let shade = format!("{:02x}", shade(figure));
+                rect x=(MARGIN + place(column)) y=(MARGIN + place(row)) width=(SQUARE) height=(SQUARE)
+                    fill={ "#" (shade) (shade) (shade) } {}
             }
         }
-        area.draw(&Text::new(title.to_owned(), (MARGIN, 6), text(12)))?;
-        Ok(())
-    })
+        (text("start", 12, (MARGIN, 16.0), title))
+    };
+    svg(title, (side, side), &drawn)
 }
 
 #[cfg(test)]
@@ -39,7 +34,8 @@ mod tests {
 
     #[test]
     fn a_map_has_a_square_for_every_pair() {
-        let svg = heat_map("made", &vec![vec![1.0; 4]; 4]).unwrap();
+        let svg = heat_map("made", &vec![vec![1.0; 4]; 4]);
         assert_eq!(svg.matches("<rect").count(), 1 + 16);
+        assert_eq!(svg.matches("#000000").count(), 16);
     }
 }

@@ -1,16 +1,17 @@
 //! Lines: panels side by side, in each a line for each series over the same places of an axis.
 
-use plotters::prelude::*;
+use maud::{Markup, html};
 
-use super::{Area, Drawn, FAINT, INK, Series, colour, legend, svg, text};
-use crate::ExperimentError;
+use super::{Plot, Series, colour, legend, px, svg, text};
 
-/// Size of a panel, and height of what stands above and below them, in pixels.
-const PANEL: (u32, u32) = (340, 240);
-const TITLE: u32 = 34;
-const LEGEND: u32 = 34;
+/// Size of a panel, and height of what stands above and below them.
+const PANEL: (f64, f64) = (340.0, 240.0);
+const TITLE: f64 = 34.0;
+const LEGEND: f64 = 34.0;
 /// Panels side by side.
 const ACROSS: usize = 3;
+/// Most places of an axis that are named.
+const MOST_NAMES: usize = 8;
 
 /// One panel.
 #[derive(Clone, Debug)]
@@ -22,67 +23,55 @@ pub struct Panel {
 }
 
 /// The chart as the text of an SVG file; `places` are the names along each panel's axis.
-///
-/// # Errors
-/// It cannot be drawn.
-pub fn lines(title: &str, places: &[String], panels: &[Panel]) -> Result<String, ExperimentError> {
+pub fn lines(title: &str, places: &[String], panels: &[Panel]) -> String {
     let across = panels.len().clamp(1, ACROSS);
     let down = panels.len().max(1).div_ceil(across);
     // Two panels' width at least, for the title and the legend.
-    let width = PANEL.0 * across.max(2) as u32;
-    let height = PANEL.1 * down as u32;
-    svg(title, (width, TITLE + height + LEGEND), |root| {
-        root.draw(&Text::new(title.to_owned(), (12, 8), text(18)))?;
-        let (_, below) = root.split_vertically(TITLE);
-        let (area, names) = below.split_vertically(height);
-        for (shown, area) in panels.iter().zip(area.split_evenly((down, across))) {
-            panel(&area, shown, places)?;
-        }
-        let series = panels.first().into_iter().flat_map(|panel| &panel.series);
-        legend(
-            &names,
-            (14, 8),
-            series.map(|series| series.name.as_str()).enumerate(),
-        )
-    })
+    let width = PANEL.0 * across.max(2) as f64;
+    let height = TITLE + PANEL.1 * down as f64 + LEGEND;
+    let corner = |at: usize| {
+        let (row, column) = (at / across, at % across);
+        (PANEL.0 * column as f64, TITLE + PANEL.1 * row as f64)
+    };
+    let series = panels.first().into_iter().flat_map(|panel| &panel.series);
+    let names = series.map(|series| series.name.as_str()).enumerate();
+    let drawn = html! {
+        (text("start", 16, (12.0, 22.0), title))
+        @for (at, shown) in panels.iter().enumerate() { (panel(corner(at), shown, places)) }
+        (legend((14.0, height - 12.0), names))
+    };
+    svg(title, (width, height), &drawn)
 }
 
 /// One panel. Its places are spread evenly.
-fn panel(area: &Area<'_>, panel: &Panel, places: &[String]) -> Drawn {
-    let last = places.len().max(2) as f64 - 1.0;
-    let mut chart = ChartBuilder::on(area)
-        .caption(&panel.caption, text(15))
-        .margin(8)
-        .margin_right(18)
-        .x_label_area_size(26)
-        .y_label_area_size(36)
-        .build_cartesian_2d(0.0..last, 0.0..100.0)?;
-    let name = |at: &f64| {
-        let is_place = (at - at.round()).abs() < 1e-9;
-        let place = is_place.then(|| places.get(at.round() as usize)).flatten();
-        place.cloned().unwrap_or_default()
+fn panel((left, top): (f64, f64), panel: &Panel, places: &[String]) -> Markup {
+    let plot = Plot {
+        left: left + 44.0,
+        right: left + PANEL.0 - 18.0,
+        top: top + 30.0,
+        bottom: top + PANEL.1 - 34.0,
+        figures: (0.0, 100.0),
     };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(places.len().min(8))
-        .x_label_formatter(&name)
-        .y_labels(5)
-        .y_label_formatter(&|share| format!("{share:.0}"))
-        .bold_line_style(FAINT)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .label_style(text(13))
-        .draw()?;
-    for (number, series) in panel.series.iter().enumerate() {
-        let points = (0..).map(f64::from).zip(&series.figures);
-        let points: Vec<(f64, f64)> = points
-            .filter_map(|(at, figure)| Some((at, (*figure)?)))
-            .collect();
-        let line = colour(number).stroke_width(2);
-        chart.draw_series(LineSeries::new(points.iter().copied(), line))?;
-        let dots = points.iter();
-        chart.draw_series(dots.map(|&point| Circle::new(point, 2, colour(number).filled())))?;
+    let apart = (plot.right - plot.left) / (places.len().max(2) as f64 - 1.0);
+    let x = |at: usize| px(plot.left + apart * at as f64);
+    let named = places.len().div_ceil(MOST_NAMES).max(1);
+    let points = |series: &Series| -> Vec<(f64, f64)> {
+        let figures = series.figures.iter().enumerate();
+        let known = figures.filter_map(|(at, figure)| Some((x(at), plot.y((*figure)?))));
+        known.collect()
+    };
+    html! {
+        (text("middle", 14, ((plot.left + plot.right) / 2.0, top + 18.0), &panel.caption))
+        (plot.grid(12))
+        (plot.across("axis", 0.0))
+        @for (at, place) in places.iter().enumerate().step_by(named) {
+            (text("middle", 12, (x(at), plot.bottom + 18.0), place))
+        }
+        @for (number, series) in panel.series.iter().enumerate() {
+            @let points = points(series);
+            polyline fill="none" stroke=(colour(number)) stroke-width="2"
+                points=(points.iter().map(|(x, y)| format!("{x},{y}")).collect::<Vec<_>>().join(" ")) {}
+            @for (x, y) in &points { circle cx=(x) cy=(y) r="2" fill=(colour(number)) {} }
+        }
     }
-    Ok(())
 }

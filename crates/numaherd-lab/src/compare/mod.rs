@@ -126,7 +126,7 @@ pub fn compare(options: &LabCompare) -> Result<()> {
 fn overview(options: &LabCompare, fields: &[Field]) -> Result<String> {
     let lines: Vec<overview::Line<'_>> = fields.iter().flat_map(Field::lines).collect();
     if let Some(path) = &options.chart {
-        print::file(path, &overview::chart(&lines)?)?;
+        print::file(path, &overview::chart(&lines))?;
     }
     Ok(format!("\n{}", overview::text(&lines)))
 }

@@ -159,7 +159,7 @@ fn draw(folder: &Path, scenario: &str, policies: &[PolicyFigures]) -> Result<()>
         }
         let title = format!("{scenario}: {}", title.replace("{first}", &first.policy));
         let path = folder.join(format!("{file}.svg"));
-        print::file(&path, &bars(&title, &names, &series)?)?;
+        print::file(&path, &bars(&title, &names, &series))?;
     }
     Ok(())
 }

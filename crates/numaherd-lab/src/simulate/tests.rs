@@ -47,22 +47,18 @@ fn there_is_a_chart_of_each_figure_that_is_known() {
     let read = |file: &str| fs::read_to_string(folder.path().join(file));
     let slowdown = read("slowdown.svg").unwrap();
     for text in ["example: Slowdown", "mcf", "libquantum", "linux", "dino"] {
-        let shown = slowdown.lines().any(|line| line.trim().starts_with(text));
-        assert!(shown, "{text}\n{slowdown}");
+        assert!(slowdown.contains(&format!(">{text}")), "{text}\n{slowdown}");
     }
     assert!(slowdown.contains("prefers-color-scheme: dark"));
-    for colour in ["#FEFEFE", "#222222", "#D8D8D8"] {
-        assert!(slowdown.contains(&format!("=\"{colour}\"")), "{colour}");
-    }
     // Two programs, two policies, two squares of the legend.
     let bars = |svg: &str| {
-        svg.matches("fill=\"#8C8C8C\"").count() + svg.matches("fill=\"#E69F00\"").count()
+        svg.matches("fill=\"#8c8c8c\"").count() + svg.matches("fill=\"#e69f00\"").count()
     };
     assert_eq!(bars(&slowdown), 6);
     // The first policy has nothing saved against itself; the others keep their colours.
     let mean = read("mean.svg").unwrap();
     assert!(mean.contains("saved against linux, %"));
     assert_eq!(bars(&mean), 3);
-    assert!(mean.contains("#E69F00") && !mean.contains("#8C8C8C"));
+    assert!(mean.contains("#e69f00") && !mean.contains("#8c8c8c"));
     assert!(read("deviation.svg").is_err(), "no policy has a deviation");
 }

@@ -151,21 +151,6 @@ fn tick_time(at_ns: u64, step_ns: u64) -> String {
     }
 }
 
-/// The least round number that is not below this one: 1, 2, 2.5 or 5 times a power of ten.
-fn round_up(figure: f64) -> f64 {
-    if !figure.is_finite() || figure <= 0.0 {
-        return 1.0;
-    }
-    let power = 10f64.powi(figure.log10().floor() as i32);
-    let round = [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .map(|part| part * power);
-    round
-        .clone()
-        .find(|&round| round >= figure * (1.0 - 1e-9))
-        .unwrap_or(figure)
-}
-
 /// A figure in few letters: `0.25`, `4.5`, `120`, `1.2 k`, `3.4 M`.
 pub(super) fn brief(figure: f64) -> String {
     let size = figure.abs();
@@ -234,12 +219,6 @@ mod tests {
         fn there_are_few_ticks_and_they_are_apart(span in 1..u64::MAX) {
             let step = time_step(span);
             prop_assert!(step > 0 && span / step <= 12);
-        }
-
-        #[test]
-        fn a_scale_reaches_what_is_drawn_and_not_much_beyond(figure in 1e-6..1e15f64) {
-            let top = round_up(figure);
-            prop_assert!(top >= figure * (1.0 - 1e-6) && top <= figure * 2.500_001);
         }
     }
 }

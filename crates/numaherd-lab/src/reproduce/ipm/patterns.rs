@@ -123,7 +123,7 @@ pub fn draw(folder: &Path, traces: &Traces) -> Result<()> {
         .with_context(|| format!("cannot create {}", folder.display()))?;
     for sharing in seen(&Setup::new(traces))? {
         let path = folder.join(format!("ipm-sharing-{}.svg", sharing.program));
-        print::file(&path, &heat_map(sharing.program, &sharing.cells)?)?;
+        print::file(&path, &heat_map(sharing.program, &sharing.cells))?;
     }
     Ok(())
 }

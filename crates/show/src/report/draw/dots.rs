@@ -1,9 +1,10 @@
 //! Groups of runs side by side: a ring for each run, a bar at the mean, a line for the interval.
 
 use maud::{Markup, html};
+use numaherd_quantity::round_up;
 use numaherd_quantity::statistics::Mean;
 
-use super::{LEFT, Px, RIGHT, brief, figure, round_up};
+use super::{LEFT, Px, RIGHT, brief, figure};
 
 /// Height of a row.
 const ROW: f64 = 26.0;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
+use numaherd_quantity::round_up;
 
-use super::{AXIS, LEFT, Px, RIGHT, brief, figure, round_up};
+use super::{AXIS, LEFT, Px, RIGHT, brief, figure};
 use crate::trial::{Trial, Verdict};
 
 const TOP: f64 = 8.0;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
+use numaherd_quantity::round_up;
 
-use super::{AXIS, LEFT, Px, RIGHT, brief, column, figure, round_up, time_axis};
+use super::{AXIS, LEFT, Px, RIGHT, brief, column, figure, time_axis};
 use crate::report::columns::{Amount, Cell, Clock, Spread};
 
 /// Height of a strip that stands alone, and of one among others.
