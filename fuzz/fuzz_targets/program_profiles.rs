@@ -87,15 +87,6 @@ fn curve(curve: &Curve, program: &Program) {
         assert!(now >= held && now < program.footprint_bytes as f64 + 1.0);
         held = now;
     }
-    let mut before = 0.0;
-    for &bytes in &sizes {
-        let instructions = curve.instructions_to_hold(bytes);
-        assert!(
-            instructions >= before,
-            "{bytes} bytes: {instructions} after {before}"
-        );
-        before = instructions;
-    }
 }
 
 fn demand_is_a_part(phase: &Phase) {

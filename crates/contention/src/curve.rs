@@ -9,9 +9,9 @@
 //! locality (Xiang, Ding, Luo, Bao: HOTL, ASPLOS 2013), from which the shares of co-runners in a
 //! cache follow. It ends at the program's memory: there is nothing more to hold.
 //!
-//! Both directions are read off one table, made once per curve: instructions against sizes, and
-//! straight lines between its rows. Properties held: `at` never rises and stays within the given
-//! figures; `held_after` never falls; `instructions_to_hold` is its inverse.
+//! It is read off a table that is made once per curve: instructions against sizes, and straight
+//! lines between its rows. Properties held: `at` never rises and stays within the given
+//! figures; `held_after` never falls.
 
 use std::sync::Arc;
 
@@ -147,21 +147,6 @@ impl Curve {
         let from = &self.fill[from];
         let part = (instructions - from.instructions) / (to.instructions - from.instructions);
         from.bytes + (to.bytes - from.bytes) * part
-    }
-
-    /// Instructions after which a thread, having started with none, holds `bytes` of cache; the
-    /// inverse of [`Curve::held_after`]. Infinite for more than the program's memory.
-    pub fn instructions_to_hold(&self, bytes: f64) -> f64 {
-        if bytes == self.most() {
-            return self.fill[self.fill.len() - 1].instructions;
-        }
-        let after = self.fill.partition_point(|row| row.bytes <= bytes);
-        let (Some(from), Some(to)) = (after.checked_sub(1), self.fill.get(after)) else {
-            return if after == 0 { 0.0 } else { f64::INFINITY };
-        };
-        let from = &self.fill[from];
-        let part = (bytes - from.bytes) / (to.bytes - from.bytes);
-        from.instructions + (to.instructions - from.instructions) * part
     }
 
     /// The most that is ever held.

@@ -105,14 +105,3 @@ pub enum Error {
         message: String,
     },
 }
-
-impl Error {
-    /// Whether the runtime closed the connection or cannot be reached any more, as it does when it ends; everything
-    /// else is against the protocol.
-    pub fn is_end(&self) -> bool {
-        matches!(
-            self,
-            Self::Io { .. } | Self::ClosedMidway | Self::ClosedUnanswered { .. }
-        )
-    }
-}
