@@ -6,6 +6,7 @@
 //! ([`ELSEWHERE`]) is refused, as is every other mistake, with file, line, key and reason. What only machine and
 //! profiles can tell (whether a CPU is there) is checked in [`crate::plan`].
 
+mod file;
 pub mod in_lab;
 mod read;
 

@@ -1,19 +1,20 @@
-//! Reading a scenario's text: the form of the file, and what is refused at which key.
+//! Reading a scenario's text: what is refused at which key.
 //!
 //! A key that means nothing in the world that reads the file ([`ELSEWHERE`]) is refused there.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use numaherd_files::{Document, FileError};
 use numaherd_model::Until;
 use numaherd_topology::CpuSet;
-use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::file::{
+    File, MeasureTable, MemoryKey, MemoryWord, Policies, ProgramTable, ReadyTable, UntilTable,
+};
 use super::in_lab::{Better, Command, InLab, Measure, Pattern, Ready, Source};
-use super::{Count, Cpus, Limits, MOST_REPEATS, Memory, Program, Scenario, Tables, World};
+use super::{Count, Cpus, MOST_REPEATS, Memory, Program, Scenario, Tables, World};
 
 /// Limits beyond which a figure is taken for a mistake.
 const MOST_COPIES: u32 = 1 << 20;
@@ -51,121 +52,6 @@ pub fn scenario(document: Document<'_>, world: World) -> Result<Scenario, FileEr
     let written: Table = document.parse()?;
     understood(&document, &written, world)?;
     Reading { document, world }.scenario(file, written)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: Option<String>,
-    about: Option<String>,
-    machine: Option<String>,
-    measured_are: Option<String>,
-    policies: Option<Policies>,
-    repeat: Option<u32>,
-    until: Option<UntilTable>,
-    count: Option<Count>,
-    #[serde(default)]
-    governor: Limits,
-    #[serde(default)]
-    settings: Table,
-    #[serde(default)]
-    herd: Table,
-    #[serde(default)]
-    model: Table,
-    #[serde(default)]
-    trace: Table,
-    #[serde(default)]
-    profiles: Vec<PathBuf>,
-    #[serde(default, rename = "program")]
-    programs: Vec<ProgramTable>,
-}
-
-/// What `policies` holds: names; in a file of a trace's settings alone, the policies' settings.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a list of policies")]
-enum Policies {
-    Names(Vec<String>),
-    Settings(Table),
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UntilTable {
-    completions: Option<u32>,
-    seconds: Option<f64>,
-    hours: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProgramTable {
-    name: Option<String>,
-    command: Option<Command>,
-    setup: Option<Command>,
-    user: Option<String>,
-    waits: Option<bool>,
-    ready: Option<ReadyTable>,
-    measure: Option<MeasureTable>,
-    profile: Option<String>,
-    #[serde(default = "whole")]
-    work: f64,
-    #[serde(default = "once")]
-    copies: u32,
-    memory: Option<MemoryKey>,
-    start_on: Option<String>,
-    cpus: Option<String>,
-    pinned: Option<String>,
-    best_on: Option<String>,
-    #[serde(default)]
-    start_after_s: f64,
-    measured: Option<bool>,
-    #[serde(default)]
-    gang: bool,
-    #[serde(default)]
-    stagger: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReadyTable {
-    port: Option<u16>,
-    file: Option<String>,
-    line: Option<String>,
-    seconds: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MeasureTable {
-    output: Option<String>,
-    counter: Option<Command>,
-    unit: Option<String>,
-    better: Option<Better>,
-}
-
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "give a node's number, \"first-touch\" or \"interleave\""
-)]
-enum MemoryKey {
-    Node(u32),
-    Word(MemoryWord),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum MemoryWord {
-    FirstTouch,
-    Interleave,
-}
-
-fn once() -> u32 {
-    1
-}
-
-fn whole() -> f64 {
-    1.0
 }
 
 /// Checks that a world understands all keys of a file.
