@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use numaherd::exit::EXIT_CODES;
 use numaherd::laboratory::about;
+use numaherd_experiment::claims::Paper;
 use numaherd_quantity::{parse_bytes, parse_time};
 
 mod lab;
@@ -235,22 +237,43 @@ pub struct Reproduce {
 }
 
 /// A paper, or all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Papers {
-    /// DINO (Blagodurov and others, 2011).
-    Dino,
-    /// N-MASS (Majo and Gross, 2011).
-    NMass,
-    /// BRM (Rao and others, 2013).
-    Brm,
-    /// IPM (Cruz and others, 2016); needs the lab to record traces.
-    Ipm,
-    /// autonuma-benchmark (Arcangeli and Holasek, 2012).
-    Autonuma,
-    /// None: what `adaptive` must show on the papers' workloads.
-    Adaptive,
-    /// All of them.
-    All,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Papers(pub &'static [Paper]);
+
+impl ValueEnum for Papers {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self(&[Paper::Dino]),
+            Self(&[Paper::NMass]),
+            Self(&[Paper::Brm]),
+            Self(&[Paper::Ipm]),
+            Self(&[Paper::Autonuma]),
+            Self(&[Paper::Adaptive]),
+            Self(&Paper::ALL),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self.0 {
+            [Paper::Dino] => ("dino", "DINO (Blagodurov and others, 2011)"),
+            [Paper::NMass] => ("n-mass", "N-MASS (Majo and Gross, 2011)"),
+            [Paper::Brm] => ("brm", "BRM (Rao and others, 2013)"),
+            [Paper::Ipm] => (
+                "ipm",
+                "IPM (Cruz and others, 2016); needs the lab to record traces",
+            ),
+            [Paper::Autonuma] => (
+                "autonuma",
+                "autonuma-benchmark (Arcangeli and Holasek, 2012)",
+            ),
+            [Paper::Adaptive] => (
+                "adaptive",
+                "None: what `adaptive` must show on the papers' workloads",
+            ),
+            _ => ("all", "All of them"),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }
 
 const REPRODUCE_HELP: &str = "\

@@ -130,7 +130,7 @@ impl<'a> Peer<'a> {
     /// # Errors
     /// The kernel refuses.
     pub fn prepare(&self) -> Result<()> {
-        self.set_kernel(false, false)?;
+        self.turn_on(&[])?;
         if self.name != WEIGHTED_INTERLEAVE {
             return Ok(());
         }
@@ -186,8 +186,11 @@ impl<'a> Peer<'a> {
     /// # Errors
     /// The kernel refuses it, or its program does not start.
     pub fn start(&mut self, scratch: &Path) -> Result<()> {
-        let balances = [LINUX_BALANCING, LINUX_CACHE_AWARE].contains(&self.name);
-        self.set_kernel(balances, self.name == LINUX_CACHE_AWARE)?;
+        self.turn_on(match self.name {
+            LINUX_BALANCING => &[BALANCING],
+            LINUX_CACHE_AWARE => &[BALANCING, CACHE_AWARE],
+            _ => &[],
+        })?;
         match self.name {
             NUMAD => {
                 let status = Command::new(NUMAD).stdin(Stdio::null()).status();
@@ -293,14 +296,14 @@ impl<'a> Peer<'a> {
         Some(shown)
     }
 
-    /// Turns NUMA balancing and cache-aware scheduling on or off; a kernel without the latter has it off.
-    fn set_kernel(&self, balancing: bool, cache_aware: bool) -> Result<()> {
-        let set = |file: &str, on: bool| self.write(file, if on { "1" } else { "0" });
-        set(BALANCING, balancing)?;
-        match self.ground.root.join(CACHE_AWARE).exists() {
-            true => set(CACHE_AWARE, cache_aware),
-            false => Ok(()),
+    /// Turns these of NUMA balancing and cache-aware scheduling on, and the others off. A kernel may not have the latter.
+    fn turn_on(&self, files: &[&str]) -> Result<()> {
+        for file in [BALANCING, CACHE_AWARE] {
+            if file == BALANCING || self.ground.root.join(file).exists() {
+                self.write(file, if files.contains(&file) { "1" } else { "0" })?;
+            }
         }
+        Ok(())
     }
 
     fn write(&self, file: &str, value: &str) -> Result<()> {

@@ -99,7 +99,7 @@ fn in_guest(
             "memory on node {memory}, {} KiB of cache",
             last_level(machine)?.size_kib
         ));
-        let command = Command::inherited(nodes.run(options, memory, true)?)?;
+        let command = Command::inherited(nodes.run(options, memory, &["--model"])?)?;
         let output = guest.output(&command, Some(options.limit))?;
         let code = match output.ending {
             Ending::Exited(code) => Some(code),

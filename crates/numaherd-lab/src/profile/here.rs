@@ -34,7 +34,7 @@ pub fn here(options: &Options) -> Result<(Profile, Vec<Run>)> {
     let mut runs = Vec::new();
     for memory in nodes.memories(options.repeat) {
         bar.set_message(format!("memory on node {memory}"));
-        let words = nodes.run(options, memory, false)?;
+        let words = nodes.run(options, memory, &[])?;
         let output = process::Command::new(&words[0]).args(&words[1..]).output();
         let output = output.with_context(|| format!("cannot run {}", words[0].display()))?;
         let measured = read(output.status.code(), &output.stdout, &output.stderr)?;

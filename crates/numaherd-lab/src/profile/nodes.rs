@@ -70,11 +70,12 @@ impl Nodes {
         times(self.local).chain(times(self.remote)).collect()
     }
 
-    /// The command line of one run: this program, kept away from the CPUs that are measured.
+    /// The command line of one run: this program, kept away from the CPUs that are measured, with these further
+    /// options.
     ///
     /// # Errors
     /// This program's own file cannot be named.
-    pub fn run(&self, options: &Options, memory: NodeId, modelled: bool) -> Result<Vec<OsString>> {
+    pub fn run(&self, options: &Options, memory: NodeId, more: &[&str]) -> Result<Vec<OsString>> {
         let mut words: Vec<OsString> = Vec::new();
         if !self.aside.is_empty() {
             let aside: Vec<String> = self.aside.iter().map(NodeId::to_string).collect();
@@ -93,7 +94,7 @@ impl Nodes {
             words.push(format!("--for={}ms", length.as_millis()).into());
         }
         words.extend(options.part.waits.then(|| "--waits".into()));
-        words.extend(modelled.then(|| "--model".into()));
+        words.extend(more.iter().map(OsString::from));
         words.push("--".into());
         words.extend(options.program.iter().cloned());
         Ok(words)

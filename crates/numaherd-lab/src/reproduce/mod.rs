@@ -27,7 +27,7 @@ use numaherd_experiment::claims::{
     CheckedClaim, Claims, ClaimsError, Measured, Measurement, Paper, Record, RunsOn,
 };
 
-use crate::cli::{Papers, Reproduce};
+use crate::cli::Reproduce;
 use testbed::Effort;
 use traces::{Traces, where_recorded};
 
@@ -79,15 +79,7 @@ impl std::fmt::Display for LeftOut {
 /// A file cannot be read or written; a claim that held when the record was made no longer holds
 /// ([`Exit::ClaimFell`]). Claims that fell are printed, but are no error, in a quick run and with `--record`.
 pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
-    let papers = match options.paper {
-        Papers::Dino => &[Paper::Dino][..],
-        Papers::NMass => &[Paper::NMass],
-        Papers::Brm => &[Paper::Brm],
-        Papers::Ipm => &[Paper::Ipm],
-        Papers::Autonuma => &[Paper::Autonuma],
-        Papers::Adaptive => &[Paper::Adaptive],
-        Papers::All => &Paper::ALL,
-    };
+    let papers = options.paper.0;
     let effort = match options.quick {
         true => Effort::QUICK,
         false => Effort::FULL,
