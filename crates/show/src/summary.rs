@@ -22,7 +22,7 @@ pub fn summary(summary: &Summary) -> String {
         counted(totals.intervals, "interval"),
         ending(&summary.ending)
     ));
-    text += &done(totals, summary.dry_run, summary.enforce);
+    text += &done(totals, (!summary.dry_run).then_some(summary.enforce));
     text += &notices(&summary.notices);
     text
 }
@@ -43,12 +43,11 @@ pub(crate) fn ending(ending: &Ending) -> String {
     }
 }
 
-/// What was moved, measured, refused and restored.
-pub(crate) fn done(totals: &Totals, dry_run: bool, enforce: Enforcement) -> String {
-    let mut text = if dry_run {
-        planned(totals)
-    } else {
-        moved(totals)
+/// What was moved, measured, refused and restored, by how placements were carried out: `None` for a dry run.
+pub(crate) fn done(totals: &Totals, enforced: Option<Enforcement>) -> String {
+    let mut text = match enforced {
+        None => planned(totals),
+        Some(_) => moved(totals),
     };
     if let Some(measured) = measured(totals) {
         text += &paragraph(measured);
@@ -65,8 +64,8 @@ pub(crate) fn done(totals: &Totals, dry_run: bool, enforce: Enforcement) -> Stri
             text += &entry(2, &label, 30, &sentence(&stopped(meaning(guard))));
         }
     }
-    if let Some(restored) = totals.restored.filter(|_| !dry_run) {
-        text += &paragraph(format!("{}.", given_back(restored, enforce)));
+    if let (Some(restored), Some(enforced)) = (totals.restored, enforced) {
+        text += &paragraph(format!("{}.", given_back(restored, enforced)));
     }
     text
 }

@@ -360,7 +360,9 @@ impl ThreadGovernor {
         not_named_twice(&pass.ordered, thread)?;
         may_be_touched(thread)?;
         let owner = self.holdings.owner(thread, &snapshot.online);
-        affinity_is_not_foreign(thread, owner, self.limits.take_over)?;
+        if !self.limits.take_over {
+            affinity_is_not_foreign(thread, owner)?;
+        }
         let domain = known_cpu(&self.topology, to)?;
         is_online(&snapshot.online, to)?;
         within_cpuset(thread, to)?;
@@ -401,7 +403,7 @@ impl ThreadGovernor {
             (Guard::Unchanged, why)
         })?;
         let owner = self.holdings.owner(thread, &pass.snapshot.online);
-        affinity_is_not_foreign(thread, owner, false)?;
+        affinity_is_not_foreign(thread, owner)?;
         pass.ordered.insert(thread.id);
         Ok(Change {
             cause: Cause::Release(entry),

@@ -193,7 +193,8 @@ fn done(run: &Run) -> String {
                  it was killed, `numaherd release` restores the threads that it held."
         )),
     };
-    text += &summary::done(totals, run.settings.dry_run, run.settings.enforce);
+    let settings = &run.settings;
+    text += &summary::done(totals, (!settings.dry_run).then_some(settings.enforce));
     text
 }
 

@@ -236,8 +236,13 @@ impl Top {
                 self.wanted = None;
                 self.timeline.follow();
             }
-            Key::Char(bracket @ ('[' | ']')) => {
-                if let Some(moment) = self.timeline.next_decided(bracket == ']') {
+            Key::Char('[') => {
+                if let Some(moment) = self.timeline.last_decided() {
+                    self.go(moment);
+                }
+            }
+            Key::Char(']') => {
+                if let Some(moment) = self.timeline.next_decided() {
                     self.go(moment);
                 }
             }

@@ -195,15 +195,19 @@ impl Timeline {
         after.saturating_sub(1)
     }
 
-    /// The nearest moment after (or before) the one shown in which something was decided.
-    pub fn next_decided(&self, forward: bool) -> Option<usize> {
-        let at = self.at();
-        let decided = |place: &usize| self.moments[*place].decisions > 0;
-        if forward {
-            (at + 1..self.moments.len()).find(decided)
-        } else {
-            (0..at.min(self.moments.len())).rev().find(decided)
-        }
+    /// The nearest moment after the one shown in which something was decided.
+    pub fn next_decided(&self) -> Option<usize> {
+        (self.at() + 1..self.moments.len()).find(|&place| self.is_decided(place))
+    }
+
+    /// The nearest moment before the one shown in which something was decided.
+    pub fn last_decided(&self) -> Option<usize> {
+        let before = 0..self.at().min(self.moments.len());
+        before.rev().find(|&place| self.is_decided(place))
+    }
+
+    fn is_decided(&self, place: usize) -> bool {
+        self.moments[place].decisions > 0
     }
 
     /// Shows the newest moment, and those that come.

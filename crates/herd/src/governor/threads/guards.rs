@@ -30,12 +30,10 @@ pub(super) fn may_be_touched(thread: &Thread) -> Verdict {
     }
 }
 
-pub(super) fn affinity_is_not_foreign(thread: &Thread, owner: Owner, take_over: bool) -> Verdict {
-    unless(
-        owner != Owner::Other || take_over,
-        Guard::ForeignAffinity,
-        || format!("it has an affinity of its own ({})", thread.affinity),
-    )
+pub(super) fn affinity_is_not_foreign(thread: &Thread, owner: Owner) -> Verdict {
+    unless(owner != Owner::Other, Guard::ForeignAffinity, || {
+        format!("it has an affinity of its own ({})", thread.affinity)
+    })
 }
 
 pub(super) fn known_cpu(topology: &Topology, cpu: CpuId) -> Result<DomainId, Objection> {

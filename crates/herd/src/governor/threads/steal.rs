@@ -295,7 +295,7 @@ impl ThreadGovernor {
         not_named_twice(&pass.ordered, thread)?;
         may_be_touched(thread)?;
         let owner = self.holdings.owner(thread, &snapshot.online);
-        affinity_is_not_foreign(thread, owner, false)?;
+        affinity_is_not_foreign(thread, owner)?;
         let allowed = allowed(thread, &snapshot.online, self.limits.cpus.as_ref());
         let there = places.places[to].cpus.intersection(&allowed);
         let core = freest(snapshot, &there).ok_or_else(|| {

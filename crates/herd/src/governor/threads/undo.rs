@@ -50,7 +50,7 @@ impl ThreadGovernor {
         let snapshot = pass.snapshot;
         may_be_touched(thread)?;
         let owner = self.holdings.owner(thread, &snapshot.online);
-        affinity_is_not_foreign(thread, owner, false)?;
+        affinity_is_not_foreign(thread, owner)?;
         let mask = match (worsened.from, self.holdings.get(thread.id)) {
             (Some(to), _) => {
                 known_cpu(&self.topology, to)?;

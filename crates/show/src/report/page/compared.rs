@@ -22,7 +22,10 @@ pub(super) fn compared(runs: &[Run]) -> Markup {
     }
     let machines: BTreeSet<&str> = groups.iter().map(|group| group.machine).collect();
     let alike = machines.len() == 1;
-    let titles: Vec<String> = groups.iter().map(|group| title(group, alike)).collect();
+    let titles: Vec<String> = groups
+        .iter()
+        .map(|group| title(group, (!alike).then_some(group.machine)))
+        .collect();
     html! {
         h2.first #compared { "Compared" }
         p {
@@ -42,10 +45,11 @@ pub(super) fn compared(runs: &[Run]) -> Markup {
     }
 }
 
-fn title(group: &Group<'_>, alike: bool) -> String {
+/// What a group is called, on a machine where that is to be said.
+fn title(group: &Group<'_>, machine: Option<&str>) -> String {
     let mut title = name(group.policy);
-    if !alike {
-        title += &format!(" on {}", name(group.machine));
+    if let Some(machine) = machine {
+        title += &format!(" on {}", name(machine));
     }
     if group.dry_run {
         title += " (dry run)";
