@@ -17,11 +17,11 @@ use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
-use numaherd_host::{Confined, Host, HostOptions, SCX_LAYERED, Scheduler, Selection};
+use numaherd_host::{Confined, Hints, Host, HostOptions, SCX_LAYERED, Scheduler, Selection};
 use numaherd_policy::Policy;
 use numaherd_policy::registry::{self, NamedPolicy};
 use numaherd_show::live::Live;
-use numaherd_topology::sysfs;
+use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Enforcement, NewPages};
 use serde::Serialize;
 
@@ -92,20 +92,26 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     herd(options, attached)
 }
 
-/// The configuration at the start. Files with further groups are other programs': where one is wrong, the herd begins
-/// without them, and a reload takes them in once they are right.
+/// The configuration at the start, which is printed where it is a file's. Files with further groups are other programs':
+/// where one is wrong, the herd begins without them, and a reload takes them in once they are right.
 fn effective(options: &Run) -> Result<Effective> {
-    let error = match Effective::of(options) {
-        Ok(effective) => return Ok(effective),
-        Err(error) => error,
+    let effective = match Effective::of(options) {
+        Ok(effective) => effective,
+        Err(error) => match Effective::without_drop_ins(options) {
+            Ok(own) if own.config.groups_from.is_some() => {
+                print::say(format!("{error:#}; herding without these further groups"));
+                own
+            }
+            _ => return Err(error),
+        },
     };
-    match Effective::without_drop_ins(options) {
-        Ok(own) if own.config.groups_from.is_some() => {
-            print::say(format!("{error:#}; herding without these further groups"));
-            Ok(own)
+    if effective.file.is_some() {
+        print::say(&effective);
+        for notice in &effective.notices {
+            print::say(notice);
         }
-        _ => Err(error),
     }
+    Ok(effective)
 }
 
 /// Herds until told to stop, and prints what came of it.
@@ -115,12 +121,6 @@ fn effective(options: &Run) -> Result<Effective> {
 /// is at work, or the kernel does not permit it; nothing has been changed then.
 pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let effective = effective(options)?;
-    if effective.file.is_some() {
-        print::say(&effective);
-        for notice in &effective.notices {
-            print::say(notice);
-        }
-    }
     let Attached {
         mut watchers,
         control,
@@ -170,14 +170,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         .transpose()?;
     let journal = open_journal(&config)?;
     // As long as this is held, the scheduler goes on.
-    let (_scheduler, hints) = match config.herd.enforce {
-        Enforcement::Scx if !config.herd.dry_run => {
-            let started = Scheduler::start(Path::new(ROOT), &topology, Path::new(SCX_LAYERED));
-            let (scheduler, hints) = started.map_err(coded)?;
-            (Some(scheduler), Some(hints))
-        }
-        Enforcement::Scx | Enforcement::Affinity => (None, None),
-    };
+    let (_scheduler, hints) = scheduler(&config, &topology)?.unzip();
     let ledger = config.ledger.as_deref();
     let ledger = ledger
         .map(|path| ledger::create(path, config.ledger_mib << 20))
@@ -195,21 +188,15 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         Some(_) => privileges::PLACING | privileges::ENDING,
         None => privileges::PLACING,
     });
-    let selection = select(program.as_ref())?;
-    if let Some(Confined { user, lacks }) = confined
-        && selection == (Selection::User { uid: user })
-        && config.selection.user.is_none()
-    {
-        print::say(format!(
-            "only processes of this user ({user}) are herded: those of others need {lacks}"
-        ));
-    }
-    let mut host_options = HostOptions::new(selection);
-    host_options.only_user = confined.map(|own| own.user);
-    host_options.groups = groups::rules(Path::new(ROOT), &config.group)?;
-    host_options.started_with = new_pages;
-    host_options.include_pinned = config.herd.limits.take_over;
-    host_options.events = events;
+    let selection = selected(select(program.as_ref())?, &config, confined);
+    let host_options = HostOptions {
+        only_user: confined.map(|own| own.user),
+        groups: groups::rules(Path::new(ROOT), &config.group)?,
+        started_with: new_pages,
+        include_pinned: config.herd.limits.take_over,
+        events,
+        ..HostOptions::new(selection)
+    };
     let mut host = Host::new(host_options, topology).map_err(coded)?;
     if let Some(hints) = hints {
         host = host.with_hints(hints);
@@ -254,6 +241,28 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         return Err(ended!(Failure, "the run ended early: {error}"));
     }
     Ok(code.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// The scheduler that carries placements out by hints, and its map of hints; `None` where affinities do, or nothing.
+fn scheduler(config: &Config, topology: &Topology) -> Result<Option<(Scheduler, Hints)>> {
+    if config.herd.dry_run || config.herd.enforce != Enforcement::Scx {
+        return Ok(None);
+    }
+    let started = Scheduler::start(Path::new(ROOT), topology, Path::new(SCX_LAYERED));
+    started.map(Some).map_err(coded)
+}
+
+/// The selection, which is said to be an ordinary user's own processes where nothing else selects them.
+fn selected(selection: Selection, config: &Config, confined: Option<Confined>) -> Selection {
+    if let Some(Confined { user, lacks }) = confined
+        && selection == (Selection::User { uid: user })
+        && config.selection.user.is_none()
+    {
+        print::say(format!(
+            "only processes of this user ({user}) are herded: those of others need {lacks}"
+        ));
+    }
+    selection
 }
 
 /// What `--json` prints: the summary, and the ratios that follow from it.
