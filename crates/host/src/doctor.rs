@@ -185,7 +185,7 @@ fn nodes_finding(root: &Root, nodes: usize) -> Finding {
         ),
         (true, 0 | 1) => Finding::weak(
             "nodes",
-            "there is one memory node, so no page has anywhere better to be",
+            "there is one memory node, so no page can be moved to a better one",
             "placement by memory domain still works; for nodes, turn off interleaving in the \
              firmware, give the virtual machine several nodes, or use the lab",
         ),

@@ -26,7 +26,7 @@ const READ: usize = 64 << 10;
 /// The most of a runtime's reason that is kept, in characters.
 const MOST_REASON: usize = 400;
 
-/// The shortest time that a socket can be told to wait.
+/// The shortest time that a socket can wait.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// A socket to a runtime.

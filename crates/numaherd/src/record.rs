@@ -65,7 +65,7 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
     run::herd(&as_run(options), attached)
 }
 
-/// What `run` would be told.
+/// The same as options of `run`.
 fn as_run(options: &cli::Record) -> Run {
     Run {
         selection: options.selection.clone(),

@@ -99,8 +99,8 @@ pub fn release(options: &Release) -> Result<()> {
     }
 }
 
-/// The journal of a run that is told no other: as the configuration has it, or else the usual one. A
-/// configuration that is wrong is said, and what is owed in the usual one given back all the same.
+/// The journal's path: from the configuration, or the default. A wrong configuration is reported, and the default
+/// journal is restored all the same.
 fn configured_journal() -> PathBuf {
     let configured = Effective::of_file(None).unwrap_or_else(|error| {
         print::say(format!("{error:#}"));

@@ -165,7 +165,7 @@ pub trait World {
         Some(Bounds { mask, cpus })
     }
 
-    /// Now on the clock by which births are told.
+    /// Now, on the clock of threads' births.
     fn births_now(&self) -> u64 {
         0
     }

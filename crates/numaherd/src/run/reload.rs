@@ -245,7 +245,7 @@ impl Running {
             why: told.to_owned(),
         };
         let request = Request::Change(Box::new(change));
-        // A herd that has ended, or has too much to answer, is told nothing; standard error has it.
+        // A herd that has ended, or has too much to answer, gets no request; standard error says so.
         let _ = self.control.named(by).tell(request);
     }
 }

@@ -283,7 +283,7 @@ impl Web {
     }
 }
 
-/// What a connection beyond all that there is room for is told.
+/// The answer to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
                       content-type: text/plain\r\ncontent-length: 42\r\n\r\n\
                       too many connections are open; try again.\n";

@@ -81,7 +81,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
         ..Attached::default()
     };
     let came = run::herd(&options.run, attached);
-    // The loop's end of the queue is gone: what waits is taken in, then the watchers are told.
+    // The loop's end of the queue is gone: what waits is taken in, then the watchers are stopped.
     let _ = folding.join();
     let _ = stop.send(());
     match serving.join() {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// Longest request in bytes, its line feed among them.
 pub const MOST_REQUEST: usize = 4096;
 
-/// A request; also what `numaherd ctl` can be told.
+/// A request; also the subcommands of `numaherd ctl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Subcommand)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {

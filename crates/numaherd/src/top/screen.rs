@@ -144,7 +144,7 @@ fn give_back() {
     }
 }
 
-/// Before a panic is told, so that it can be read.
+/// Before a panic is printed, so that it can be read.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -97,7 +97,7 @@ impl Source {
         herd::of_ones_own().map(Self::Herd)
     }
 
-    /// What people are told it is.
+    /// What it is, for people.
     pub fn name(&self) -> &str {
         match self {
             Self::File(file) => &file.name,

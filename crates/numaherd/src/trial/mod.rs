@@ -113,7 +113,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
     }
 }
 
-/// What `run` would be told.
+/// The same as options of `run`.
 fn as_run(options: &cli::Trial) -> Run {
     Run {
         policy: options.policy.clone(),
@@ -251,7 +251,7 @@ fn policies(config: &Config, name: &str) -> Result<Policies> {
     steering::policy(&config).or_exit(Exit::Usage)
 }
 
-/// What the conductor is told.
+/// What the conductor learns.
 enum News {
     /// The first snapshot has been taken.
     First,
