@@ -38,9 +38,9 @@ output=$("$numaherd" "${compared[@]}" --keep "target/results/$commit" --for "${S
 overview=${output##*$'\nAll scenarios\n'}
 {
     printf '# Results\n\n'
-    printf 'Scenarios of the lab ([lab.md](lab.md)) under the kernel, programs of others and policies of Numaherd, the worst\n'
-    printf 'case of each first. `scripts/results.sh` makes this page in stages. Time is modelled, and not free of the load of\n'
-    printf 'the machine that the guests run on. A trial that was not made is not in any figure: tables count their trials.\n\n'
+    printf 'This page compares the kernel, other programs and policies of Numaherd in scenarios of [the lab](lab.md), with the\n'
+    printf 'worst case of each first. `scripts/results.sh` writes it in stages. Time is modelled, but the load of the host\n'
+    printf 'influences it. Tables give the number of trials; no figure contains a trial that was not run.\n\n'
     printf '* Machine: %s, %s CPUs\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
     printf '* Commit: %s\n* Date: %s\n\n' "$commit" "$(date -u +%F)"
     printf '![Time of each contender as a share of that of Linux](figures/results.svg)\n\n'
