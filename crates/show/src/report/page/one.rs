@@ -168,129 +168,139 @@ fn charts(number: usize, run: &Run, seen: &Seen) -> Markup {
 
 /// The charts over time, in the order shown.
 fn over_time(run: &Run, seen: &Seen, column: &str) -> Vec<Chart> {
-    let chart = |name, title, about: &str, unit, strips| Chart {
-        name,
-        title,
-        about: about.to_owned(),
-        unit,
-        drawn: Drawn::Line,
-        top: None,
-        strips,
-    };
-    let strip = |label: &str, class: &str, figure, factor, unit| {
-        Strip::spread(label, class, seen.figure(figure), factor, unit)
-    };
-    let by_node = |figure: fn(usize) -> Figure| -> Vec<Strip> {
-        let nodes = seen.nodes.iter().enumerate();
-        let of = |(place, node)| {
-            strip(
-                &format!("node {node}"),
-                &colour(place),
-                figure(place),
-                1.0,
-                "",
-            )
-        };
-        nodes.map(of).filter(|strip| !strip.is_empty()).collect()
-    };
     let cpus = "CPUs that threads kept busy on each node.";
-    let local = "Share of the lines fetched from memory that came from the core's own node.";
-    let local = match run.local_access_ratio() {
-        Some(whole) => format!("{local} Of the whole run {} were.", percent(whole)),
-        None => local.to_owned(),
-    };
     let imbalance = "Standard deviation of the lines served over all controllers, in percent of their mean: 0 \
                      when all serve the same.";
+    let imbalances = strip(seen, "", "c4", Figure::Imbalance);
     let fetched =
         "Cache lines per second that the cores of each node fetched, from whichever memory.";
-    let missed = "Cache lines fetched from memory per 1000 instructions, all threads.";
-    let missed = match run.miss_rate() {
-        Some(whole) => format!("{missed} {} over the whole run.", misses(whole)),
-        None => missed.to_owned(),
-    };
-    let penalty = "Cycles with at least one request to the uncore outstanding, per request (BRM, section 3.1), \
-                   of the threads on each node.";
-    let penalties = strip("all", "c6", Figure::Penalty, 1.0, "");
-    let penalties = Some(penalties).filter(|strip| !strip.is_empty());
-    let penalties = penalties.into_iter().chain(by_node(Figure::PenaltyOf));
-    let lost = losses::on_average(&run.model.totals.lost).join(" ");
-    let losses = [
-        ("lost", "c4", Figure::Lost),
-        ("lost at most", "c4", Figure::LostAtMost),
-        ("could be had", "c2", Figure::Recoverable),
-    ];
-    let losses = losses.map(|(label, class, figure)| strip(label, class, figure, 1.0, ""));
-    let losses = losses.into_iter().filter(|strip| !strip.is_empty());
     let mut charts = vec![
-        chart("lost", "Lost cores", &lost, "", losses.collect()),
-        chart("cpus", "CPU use by node", cpus, "", by_node(Figure::CpusOf)),
-        Chart {
-            top: Some(100.0),
-            ..chart(
-                "local",
-                "Local access ratio",
-                &local,
-                " %",
-                vec![strip("", "c1", Figure::Local, 100.0, " %")],
-            )
-        },
-        Chart {
-            top: Some(100.0),
-            ..chart(
-                "local-processes",
-                "Local access ratio by process",
-                "The processes that used most CPU time.",
-                " %",
-                local_by_process(run),
-            )
-        },
+        lost(run, seen),
+        line(
+            "cpus",
+            "CPU use by node",
+            cpus,
+            by_node(seen, Figure::CpusOf),
+        ),
+        local(run, seen),
+        local_by_process(run),
     ];
-    if let Some(about) = served(run) {
-        let title = "Controller balance";
-        charts.push(chart(
+    charts.extend(served(run).map(|about| Chart {
+        unit: "/s",
+        ..line(
             "controllers",
-            title,
+            "Controller balance",
             &about,
-            "/s",
-            by_node(Figure::ServedOf),
-        ));
-    }
+            by_node(seen, Figure::ServedOf),
+        )
+    }));
     charts.extend([
-        chart(
-            "imbalance",
-            "Controller imbalance",
-            imbalance,
-            " %",
-            vec![strip("", "c4", Figure::Imbalance, 1.0, " %")],
-        ),
-        chart(
-            "fetched",
-            "Lines fetched by node",
-            fetched,
-            "/s",
-            by_node(Figure::FetchedOf),
-        ),
-        chart(
-            "misses",
-            "Miss rate",
-            &missed,
-            "",
-            vec![strip("", "c3", Figure::Misses, 1.0, "")],
-        ),
-        chart(
-            "penalty",
-            "Uncore penalty",
-            penalty,
-            "",
-            penalties.collect(),
-        ),
+        Chart {
+            unit: " %",
+            ..line(
+                "imbalance",
+                "Controller imbalance",
+                imbalance,
+                vec![imbalances],
+            )
+        },
+        Chart {
+            unit: "/s",
+            ..line(
+                "fetched",
+                "Lines fetched by node",
+                fetched,
+                by_node(seen, Figure::FetchedOf),
+            )
+        },
+        missed(run, seen),
+        penalty(seen),
         moves(run, seen, column),
         pages(run, seen),
     ]);
     charts
 }
 
-fn local_by_process(run: &Run) -> Vec<Strip> {
+/// A chart of lines whose figures have no unit.
+fn line(name: &'static str, title: &'static str, about: &str, strips: Vec<Strip>) -> Chart {
+    Chart {
+        name,
+        title,
+        about: about.to_owned(),
+        unit: "",
+        drawn: Drawn::Line,
+        top: None,
+        strips,
+    }
+}
+
+fn strip(seen: &Seen, label: &str, class: &str, figure: Figure) -> Strip {
+    let unit = if figure == Figure::Imbalance {
+        " %"
+    } else {
+        ""
+    };
+    Strip::spread(label, class, seen.figure(figure), 1.0, unit)
+}
+
+/// A strip for each node that has the figure.
+fn by_node(seen: &Seen, figure: fn(usize) -> Figure) -> Vec<Strip> {
+    let nodes = seen.nodes.iter().enumerate();
+    let of_nodes = nodes
+        .map(|(place, node)| strip(seen, &format!("node {node}"), &colour(place), figure(place)));
+    of_nodes.filter(|strip| !strip.is_empty()).collect()
+}
+
+fn lost(run: &Run, seen: &Seen) -> Chart {
+    let about = losses::on_average(&run.model.totals.lost).join(" ");
+    let losses = [
+        ("lost", "c4", Figure::Lost),
+        ("lost at most", "c4", Figure::LostAtMost),
+        ("could be had", "c2", Figure::Recoverable),
+    ];
+    let strips = losses.map(|(label, class, figure)| strip(seen, label, class, figure));
+    let strips = strips.into_iter().filter(|strip| !strip.is_empty());
+    line("lost", "Lost cores", &about, strips.collect())
+}
+
+fn local(run: &Run, seen: &Seen) -> Chart {
+    let about = "Share of the lines fetched from memory that came from the core's own node.";
+    let about = match run.local_access_ratio() {
+        Some(whole) => format!("{about} Of the whole run {} were.", percent(whole)),
+        None => about.to_owned(),
+    };
+    let strip = Strip::spread("", "c1", seen.figure(Figure::Local), 100.0, " %");
+    Chart {
+        unit: " %",
+        top: Some(100.0),
+        ..line("local", "Local access ratio", &about, vec![strip])
+    }
+}
+
+fn missed(run: &Run, seen: &Seen) -> Chart {
+    let about = "Cache lines fetched from memory per 1000 instructions, all threads.";
+    let about = match run.miss_rate() {
+        Some(whole) => format!("{about} {} over the whole run.", misses(whole)),
+        None => about.to_owned(),
+    };
+    line(
+        "misses",
+        "Miss rate",
+        &about,
+        vec![strip(seen, "", "c3", Figure::Misses)],
+    )
+}
+
+fn penalty(seen: &Seen) -> Chart {
+    let about = "Cycles with at least one request to the uncore outstanding, per request (BRM, section 3.1), of \
+                 the threads on each node.";
+    let all = strip(seen, "all", "c6", Figure::Penalty);
+    let all = Some(all).filter(|strip| !strip.is_empty()).into_iter();
+    let strips = all.chain(by_node(seen, Figure::PenaltyOf)).collect();
+    line("penalty", "Uncore penalty", about, strips)
+}
+
+fn local_by_process(run: &Run) -> Chart {
     let processes = run.busiest_processes();
     // Of a single process it is the chart of all.
     let most = if processes.len() > 1 {
@@ -302,7 +312,18 @@ fn local_by_process(run: &Run) -> Vec<Strip> {
         let label = process_name(run, id);
         Strip::spread(&label, "c1", track.local.iter(), 100.0, " %")
     });
-    strips.filter(|strip| !strip.is_empty()).collect()
+    let strips = strips.filter(|strip| !strip.is_empty()).collect();
+    let about = "The processes that used most CPU time.";
+    Chart {
+        unit: " %",
+        top: Some(100.0),
+        ..line(
+            "local-processes",
+            "Local access ratio by process",
+            about,
+            strips,
+        )
+    }
 }
 
 /// What the chart of lines served is; `None` where it is not known of any line whether it was local.
