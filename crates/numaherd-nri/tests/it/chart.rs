@@ -1,6 +1,6 @@
 //! The Helm chart and the plain manifests: one source, the chart, whose templates hold nothing but values.
 //!
-//! `NUMAHERD_RENEW=1 cargo test -p numaherd-nri --test chart` renews `packaging/kubernetes/numaherd.yaml`.
+//! `NUMAHERD_RENEW=1 cargo test -p numaherd-nri --test it chart` renews `packaging/kubernetes/numaherd.yaml`.
 
 use std::collections::BTreeMap;
 use std::fs;
