@@ -179,7 +179,12 @@ fn page(command: &Command, told: &Page, pages: &Pages, date: &str) -> Result<Vec
     if let Some(help) = command.get_after_help().filter(|_| !is_program) {
         notes(&help.to_string()).to_writer(to)?;
     }
-    exit_status(is_program).to_writer(to)?;
+    let exit = if is_program {
+        exit_codes()
+    } else {
+        exit_status()
+    };
+    exit.to_writer(to)?;
     for (heading, names) in [("FILES", &told.files), ("ENVIRONMENT", &told.environment)] {
         if !names.is_empty() {
             entries(heading, names, &pages.entries)?.to_writer(to)?;
@@ -223,14 +228,17 @@ fn notes(text: &str) -> Roff {
     roff
 }
 
-/// The exit codes: all on the program's own page, which the others name.
-fn exit_status(all: bool) -> Roff {
+/// Where the exit codes are explained.
+fn exit_status() -> Roff {
     let mut roff = section("EXIT STATUS");
-    if !all {
-        let on_page = roman("0 when done; any other is explained in ");
-        roff.text([on_page, bold(NAME), roman("(1).")]);
-        return roff;
-    }
+    let on_page = roman("0 when done; any other is explained in ");
+    roff.text([on_page, bold(NAME), roman("(1).")]);
+    roff
+}
+
+/// All exit codes, for the program's own page.
+fn exit_codes() -> Roff {
+    let mut roff = section("EXIT STATUS");
     for line in EXIT_CODES.lines().skip(1) {
         let coded = line.trim_start().split_once("  ");
         match coded.filter(|(code, _)| code.bytes().all(|byte| byte.is_ascii_digit())) {

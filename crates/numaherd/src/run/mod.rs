@@ -228,9 +228,13 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         begin(Ender::of(&stop, world));
     }
     let summary = herd.run(&stop).map_err(coded)?;
-    let stopped = summary.ending == Ending::Stopped;
     drop(lock);
-    let code = program.map(|program| program.finish(stopped)).transpose()?;
+    if let Some(program) = &program
+        && summary.ending == Ending::Stopped
+    {
+        program.stop();
+    }
+    let code = program.map(Program::finish).transpose()?;
     match printed {
         Some(printed) => printed(&summary)?,
         None => print::shown(options.json, &Printed::of(&summary), || {

@@ -55,14 +55,16 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits for its end, having asked for it when the run was stopped; its exit code.
+    /// Asks it to end.
+    pub fn stop(&self) {
+        self.send(Signal::TERM);
+    }
+
+    /// Waits for its end; its exit code.
     ///
     /// # Errors
     /// The kernel does not say how it ended.
-    pub fn finish(mut self, stopped: bool) -> Result<ExitCode> {
-        if stopped {
-            self.send(Signal::TERM);
-        }
+    pub fn finish(mut self) -> Result<ExitCode> {
         let status = self.child.wait().context("cannot wait for the program")?;
         let code = status.code().or_else(|| Some(128 + status.signal()?));
         Ok(ExitCode::from(

@@ -220,7 +220,7 @@ impl Memory {
         };
         let page = *self.pages.get(place);
         if page.is_marked {
-            self.pages.mark(place, false);
+            self.pages.unmark(place);
             self.hint_faults += 1;
             core.hold(self.options.modelled_ps(self.options.hint_fault_ns));
             if self.listening && self.sampled == Sampled::HintFaults {

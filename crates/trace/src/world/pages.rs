@@ -187,8 +187,12 @@ impl PageTable {
         }
     }
 
-    pub(super) fn mark(&mut self, place: usize, marked: bool) {
-        self.pages[place].is_marked = marked;
+    pub(super) fn mark(&mut self, place: usize) {
+        self.pages[place].is_marked = true;
+    }
+
+    pub(super) fn unmark(&mut self, place: usize) {
+        self.pages[place].is_marked = false;
     }
 
     /// Accesses to a page from the cores of each node.

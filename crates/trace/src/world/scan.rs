@@ -83,7 +83,7 @@ impl Engine {
         let page_bytes = self.hardware.page_bytes();
         for place in self.scan.next(&self.memory.pages, page_bytes, now_ps) {
             self.invalidate(place);
-            self.memory.pages.mark(place, true);
+            self.memory.pages.mark(place);
         }
     }
 }
