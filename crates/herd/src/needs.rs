@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use numaherd_policy::registry;
 use numaherd_world::{Signal, SignalReport, SignalState};
 
 use crate::error::HerdError;
@@ -73,6 +74,15 @@ pub fn check(
     }))
 }
 
+/// What helps where a signal is missing: what its world says, or what can be set instead.
+pub fn remedies(signal: Signal, of_world: &str) -> String {
+    let of_world = sentence(of_world);
+    match registry::setting_without(signal) {
+        Some(setting) => format!("{of_world}; or, {setting}"),
+        None => of_world,
+    }
+}
+
 fn missing_not(signal: Signal, signals: &[SignalReport]) -> bool {
     missing(signal, signals).is_none()
 }
@@ -82,7 +92,7 @@ fn missing(signal: Signal, signals: &[SignalReport]) -> Option<(Signal, String, 
         Some(report) => match &report.state {
             SignalState::Measured { .. } => None,
             SignalState::Missing { reason, remedy } => {
-                Some((signal, sentence(reason), sentence(remedy)))
+                Some((signal, sentence(reason), remedies(signal, remedy)))
             }
         },
         None => Some((
@@ -95,4 +105,25 @@ fn missing(signal: Signal, signals: &[SignalReport]) -> Option<(Signal, String, 
 
 fn sentence(text: &str) -> String {
     text.trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_can_do_with_another_signal_says_how() {
+        let missing = [SignalReport::missing(
+            Signal::TlbResidency,
+            "no unit measures it",
+            "the lab.",
+        )];
+        let refused = check("ipm", &[Signal::TlbResidency], &missing, &[]).unwrap_err();
+        let said = refused.to_string();
+        assert!(
+            said.contains("Remedy: the lab; or, for ipm, memory samples"),
+            "{said}"
+        );
+        assert!(said.contains("evidence = \"samples\""), "{said}");
+    }
 }

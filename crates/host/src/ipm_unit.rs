@@ -65,24 +65,24 @@ pub(crate) fn open(root: &Root) -> Result<IpmUnit, Refusal> {
         .read(true)
         .write(true)
         .open(&path);
-    opened.map(|file| IpmUnit::new(Box::new(file))).map_err(|error| {
-        let reason = format!("cannot open {}: {error}", path.display());
-        match error.kind() {
-            io::ErrorKind::NotFound => Refusal::new(
-                "no processor on the market measures how long translations stay in its TLBs",
-                "the lab, whose modelled hardware does; or, for ipm, memory samples in place of \
-                 residency, which is weaker evidence: set evidence = \"samples\" under \
-                 [policies.ipm]",
-            ),
-            io::ErrorKind::PermissionDenied => {
-                Refusal::new(reason, "run as root, or with the right to open it")
+    opened
+        .map(|file| IpmUnit::new(Box::new(file)))
+        .map_err(|error| {
+            let reason = format!("cannot open {}: {error}", path.display());
+            match error.kind() {
+                io::ErrorKind::NotFound => Refusal::new(
+                    "no processor on the market measures how long translations stay in its TLBs",
+                    "the lab, whose modelled hardware does",
+                ),
+                io::ErrorKind::PermissionDenied => {
+                    Refusal::new(reason, "run as root, or with the right to open it")
+                }
+                io::ErrorKind::ResourceBusy => {
+                    Refusal::new(reason, "stop the other program that reads it")
+                }
+                _ => Refusal::new(reason, "see the kernel's log about numaherd's module"),
             }
-            io::ErrorKind::ResourceBusy => {
-                Refusal::new(reason, "stop the other program that reads it")
-            }
-            _ => Refusal::new(reason, "see the kernel's log about numaherd's module"),
-        }
-    })
+        })
 }
 
 impl IpmUnit {

@@ -15,8 +15,8 @@ use numaherd_topology::{CpuSet, Node, NodeId, NodeSet};
 use numaherd_world::in_step::{InStep, Machine, Shared, lock};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Counts, MemorySource, NewPages, NodeState, PageOrder,
-    PageOutcome, Process, Residency, Sample, Signal, SignalReport, SignalState, Snapshot, Thread,
-    ThreadId, Unmanaged, World, WorldError,
+    PageOutcome, Process, Residency, Sample, Signal, SignalReport, Snapshot, Thread, ThreadId,
+    Unmanaged, World, WorldError,
 };
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -350,33 +350,16 @@ impl Machine for Engine {
     }
 }
 
-/// Why it cannot tell of TLBs and faults.
-const NO_TRANSLATIONS: &str = "the model knows rates of misses, no single translations";
-
 fn signals() -> Vec<SignalReport> {
-    Signal::ALL
-        .into_iter()
-        .map(|signal| SignalReport {
+    let report = |signal| match signal {
+        Signal::TlbResidency | Signal::TlbMisses | Signal::HintFaults => SignalReport::missing(
             signal,
-            state: match signal {
-                Signal::TlbResidency => SignalState::Missing {
-                    reason: NO_TRANSLATIONS.to_owned(),
-                    remedy: "a memory trace (`numaherd trace simulate`); or, for ipm, memory samples \
-                             in place of residency, which is weaker evidence: evidence = \"samples\" \
-                             under [policies.ipm]"
-                        .to_owned(),
-                },
-                Signal::TlbMisses | Signal::HintFaults => SignalState::Missing {
-                    reason: NO_TRANSLATIONS.to_owned(),
-                    remedy: "a memory trace (`numaherd trace simulate`)".to_owned(),
-                },
-                _ => SignalState::Measured {
-                    source: "the contention model".to_owned(),
-                    caveat: None,
-                },
-            },
-        })
-        .collect()
+            "the model knows rates of misses, no single translations",
+            "a memory trace (`numaherd trace simulate`)",
+        ),
+        _ => SignalReport::measured(signal, "the contention model", None),
+    };
+    Signal::ALL.map(report).to_vec()
 }
 
 fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {

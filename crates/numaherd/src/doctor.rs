@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use numaherd_herd::needs::remedies;
 use numaherd_host::{
     Doctor as Machine, EventCheck, EventTable, Finding, Host, HostOptions, Selection, Verdict,
 };
@@ -252,8 +253,9 @@ fn signal_text(report: &SignalReport) -> String {
             format!("  ok    {}: by {source}{caveat}\n", report.signal)
         }
         SignalState::Missing { reason, remedy } => {
+            let remedies = remedies(report.signal, remedy);
             format!(
-                "  no    {}: {reason}\n          remedy: {remedy}\n",
+                "  no    {}: {reason}\n          remedy: {remedies}\n",
                 report.signal
             )
         }

@@ -303,6 +303,17 @@ pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
     Ok(unseen(name)?.needs())
 }
 
+/// What can be set for the policies that need this signal where a machine lacks it, if anything.
+pub fn setting_without(signal: Signal) -> Option<&'static str> {
+    match signal {
+        Signal::TlbResidency => Some(
+            "for ipm, memory samples in place of residency, which is weaker evidence: set evidence = \"samples\" \
+             under [policies.ipm]",
+        ),
+        _ => None,
+    }
+}
+
 /// The signals that a policy uses where they can be had.
 ///
 /// # Errors

@@ -227,9 +227,5 @@ fn what_is_no_record_is_an_error() {
 fn a_machine_without_the_device_is_told_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let refusal = open(&Root::new(directory.path())).unwrap_err();
-    assert!(
-        refusal
-            .remedy
-            .contains("evidence = \"samples\" under [policies.ipm]")
-    );
+    assert_eq!(refusal.remedy, "the lab, whose modelled hardware does");
 }
