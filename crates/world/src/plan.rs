@@ -111,6 +111,18 @@ impl Part {
         of: 1,
     };
 
+    /// Parts that together are all memory, each as large as its weight says; those of no weight are empty.
+    pub fn dealt(weights: &[u64]) -> Vec<Self> {
+        let of = weights.iter().sum();
+        let mut first = 0;
+        let part = |&count: &u64| {
+            let part = Self { first, count, of };
+            first += count;
+            part
+        };
+        weights.iter().map(part).collect()
+    }
+
     /// Whether a page is in it, by its number.
     pub fn takes(self, page: u64) -> bool {
         let block = page / BLOCK_PAGES % self.of.max(1);
@@ -207,18 +219,15 @@ mod tests {
             first in 0u64..20_000,
             pages in 1u64..20_000,
         ) {
-            let of: u64 = counts.iter().sum();
-            let mut begins = 0;
             let mut seen = vec![0u8; usize::try_from(pages).unwrap()];
-            for count in counts {
-                let part = Part { first: begins, count, of };
+            for (part, count) in Part::dealt(&counts).into_iter().zip(counts) {
+                prop_assert_eq!(part.count, count);
                 for run in part.runs(first..first + pages) {
                     for page in run {
                         prop_assert!(part.takes(page));
                         seen[usize::try_from(page - first).unwrap()] += 1;
                     }
                 }
-                begins += count;
             }
             prop_assert!(seen.iter().all(|&times| times == 1));
         }

@@ -7,27 +7,34 @@
 //! Rule: the accesses that are sampled of a process with placed threads on several nodes are counted by block of
 //! 512 pages (2 MiB of 4 KiB pages: a huge page is never split) and by the node that they came from. After the
 //! eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came from, or
-//! *shared*, and ordered to the process's nodes in turn, block by block, each as often as it has threads.
+//! *shared*, and ordered to the process's nodes in turn, block by block, each as often as it has threads. A block that
+//! several nodes use stays where three quarters of its accesses are local: its pages lie with their users.
 //!
 //! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
 //! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
-//! share is within 15 % of the way from one of the two to the other, the process counts as that one. The block's own
-//! eighth access decides anew.
+//! share is within 15 % of the way from one of the two to the other, the process counts as that one; as shared only while
+//! local accesses, too, are no more than half of the way from chance to all. The block's own eighth access decides
+//! anew. A process that counts as shared has all the rest of its private memory ordered at once like this, so that large
+//! memory need not be sampled block by block; then it takes 32 accesses to show that a block is private, since threads
+//! that pass through a block in turn seem to own it for a while.
 //!
 //! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
-//! `thaw_after_s`. When 128 accesses in a row were to blocks that had been ordered, sampling rests until threads
-//! have moved, or for `thaw_after_s`.
+//! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
+//! blocks that had been ordered, sampling rests until threads have moved, or for `thaw_after_s`.
 //!
 //! Terms: a *block* is 512 pages that begin at a multiple of it. Source: shared memory spread, private memory at
 //! home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
 //!
-//! Properties: no block is ordered more than twice within `thaw_after_s` while the process's threads stay on their
-//! nodes; every order is to a node on which the process has a placed thread.
+//! Properties: by its own accesses, no block is ordered more than twice within `thaw_after_s` while the process's threads
+//! stay on their nodes; every order is to a node on which the process has a placed thread.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaherd_topology::{Node, NodeId, Topology};
-use numaherd_world::{PageOrder, PageOutcome, ProcessId, Signal, Snapshot};
+use numaherd_world::{
+    MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot, ThreadId,
+};
 
 use super::driver::{Access, Driven, Orders, PageRule, Wish};
 use crate::policy::{Optional, PagingNeeds, PlacedThread};
@@ -53,11 +60,16 @@ const SPREAD: Rule = Rule {
 const BLOCK: u64 = 512;
 /// Sampled accesses by which a block is judged.
 const ENOUGH: u32 = 8;
+/// The same, in a process whose blocks count as shared.
+const ENOUGH_AMONG_SHARED: u32 = 32;
 /// Pairs of accesses to one block by which it is judged whether a process's blocks are alike.
 const ENOUGH_PAIRS: u32 = 32;
 /// How far pairs may be from all, or from chance, as a share of the way between the two.
 const ALIKE: f64 = 0.15;
-/// Accesses in a row to blocks that stay where they were ordered, after which sampling rests.
+/// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
+/// are smaller parts of blocks lie with their users (chosen here).
+const LOCAL: f64 = 0.5;
+/// Accesses in a row that were local, or to blocks that stay where they were ordered, after which sampling rests.
 const SETTLED: u32 = 128;
 
 /// See the top of this file.
@@ -68,7 +80,9 @@ pub struct ByUse {
     nodes: BTreeMap<ProcessId, Vec<NodeId>>,
     blocks: HashMap<(ProcessId, u64), Block>,
     pairs: HashMap<ProcessId, Pairs>,
-    /// Accesses in a row to blocks that stay where they were ordered.
+    /// Processes that count as shared since the last batch, with the thread whose access showed it.
+    found_shared: Vec<(ProcessId, ThreadId)>,
+    /// Accesses in a row that were local, or to blocks that stay where they were ordered.
     settled: u32,
     /// When that was enough, in ns.
     rests_since_ns: Option<u64>,
@@ -77,6 +91,8 @@ pub struct ByUse {
 #[derive(Clone, Debug, Default)]
 struct Block {
     accesses: BTreeMap<NodeId, u32>,
+    /// Those of them to a page that was on the thread's own node.
+    local: u32,
     /// Where it was ordered.
     ordered: Option<Ordered>,
 }
@@ -102,6 +118,11 @@ struct Pairs {
     all: u32,
     /// Those from one node.
     same: u32,
+    /// Accesses, and those of them to a page that was on the thread's own node.
+    accesses: u32,
+    local: u32,
+    /// When all memory of the process was ordered, in ns.
+    at_large_ns: Option<u64>,
 }
 
 impl Pairs {
@@ -115,8 +136,11 @@ impl Pairs {
         let chance: f64 = of_node
             .map(|on| (on.len() as f64 / nodes.len() as f64).powi(2))
             .sum();
-        let way = (same - chance) / (1.0 - chance);
-        if way <= ALIKE {
+        let way = |share: f64| (share - chance) / (1.0 - chance);
+        let local = f64::from(self.local) / f64::from(self.accesses.max(1));
+        let way_to_local = way(local);
+        let way = way(same);
+        if way <= ALIKE && way_to_local <= LOCAL {
             Some(Kind::Shared)
         } else {
             (way >= 1.0 - ALIKE).then_some(Kind::Private)
@@ -194,29 +218,41 @@ impl PageRule for ByUse {
         let process = access.sample.process;
         let block = self.blocks.entry((process, number)).or_default();
         let now_ns = access.sample.time_ns;
-        let stands = |ordered: &Ordered| {
-            let is_old = now_ns.saturating_sub(ordered.since_ns) >= self.thaw_after_ns;
-            nodes.contains(&ordered.to) && !is_old
-        };
+        let is_old = |since_ns| now_ns.saturating_sub(since_ns) >= self.thaw_after_ns;
+        let stands = |ordered: &Ordered| nodes.contains(&ordered.to) && !is_old(ordered.since_ns);
         if block.ordered.is_some_and(|ordered| !stands(&ordered)) {
             *block = Block::default();
         }
-        self.settled = match block.ordered {
-            Some(_) => self.settled.saturating_add(1),
-            None => 0,
+        self.settled = match block.ordered.is_some() || !access.is_remote() {
+            true => self.settled.saturating_add(1),
+            false => 0,
         };
         if block.ordered.is_some_and(|ordered| ordered.is_judged) {
             return None;
         }
         let pairs = self.pairs.entry(process).or_default();
+        pairs.accesses += 1;
+        pairs.local += u32::from(!access.is_remote());
+        block.local += u32::from(!access.is_remote());
         pairs.all += block.accesses.values().sum::<u32>();
         pairs.same += block.accesses.get(&access.node).copied().unwrap_or(0);
         *block.accesses.entry(access.node).or_default() += 1;
         let all: u32 = block.accesses.values().sum();
-        let is_judged = all >= ENOUGH;
+        let is_due = pairs.at_large_ns.is_none_or(is_old);
+        if is_due && pairs.kind(nodes) == Some(Kind::Shared) {
+            pairs.at_large_ns = Some(now_ns);
+            self.found_shared.push((process, access.sample.thread));
+        }
+        let is_judged = all
+            >= match pairs.at_large_ns {
+                Some(_) => ENOUGH_AMONG_SHARED,
+                None => ENOUGH,
+            };
         let user = block.main_user().filter(|node| nodes.contains(node));
         let kind = match (is_judged, user) {
             (true, Some(_)) => Kind::Private,
+            // Its pages lie with their users, each with its own.
+            (true, None) if block.local * 4 >= all * 3 => return None,
             (true, None) => Kind::Shared,
             (false, _) => pairs.kind(nodes)?,
         };
@@ -238,6 +274,33 @@ impl PageRule for ByUse {
         changes.then_some(to)
     }
 
+    fn at_large(&mut self, topology: &Topology) -> Vec<PageOrder> {
+        let mut orders = Vec::new();
+        for (process, thread) in std::mem::take(&mut self.found_shared) {
+            let nodes = self.nodes.get(&process).map_or(&[][..], Vec::as_slice);
+            let of_node: Vec<&[NodeId]> = nodes.chunk_by(|a, b| a == b).collect();
+            let weights: Vec<u64> = of_node.iter().map(|on| on.len() as u64).collect();
+            for (on, part) in of_node.iter().zip(Part::dealt(&weights)) {
+                let to = on[0];
+                if !topology.node(to).is_some_and(Node::has_memory) {
+                    continue;
+                }
+                let kind = MemoryKind::Private;
+                let pages = format!("{} of {} blocks", part.count, part.of);
+                let Reason { rule, why, .. } = turn(pages, to);
+                orders.push(PageOrder {
+                    process,
+                    thread,
+                    pages: Pages::OfKind { kind, part },
+                    to,
+                    rule: Cow::Borrowed(rule.name),
+                    why: why.to_string(),
+                });
+            }
+        }
+        orders
+    }
+
     fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         let block = self.blocks.get(&(wish.process, wish.page / BLOCK));
         let to = wish.to;
@@ -247,13 +310,18 @@ impl PageRule for ByUse {
             Some(Kind::Private) => {
                 HOME.because(words!("{pages} are used from node {to}", pages, to))
             }
-            _ => SPREAD.because(words!(
-                "{pages} are used from several nodes; it is the turn of node {to}",
-                pages,
-                to
-            )),
+            _ => turn(pages, to),
         }
     }
+}
+
+/// Why pages go to a node although others use them, too.
+fn turn(pages: String, to: NodeId) -> Reason {
+    SPREAD.because(words!(
+        "{pages} are used from several nodes; it is the turn of node {to}",
+        pages,
+        to
+    ))
 }
 
 impl Block {

@@ -10,9 +10,10 @@
 //! 2. wishes become orders, with the rule's reason: for the very pages ([`single`](super::single)), or for
 //!    windows of pages around them ([`windows`](super::windows)). If the paging has a
 //!    [`guard`](super::guard), it holds back pages that go back and forth.
+//! 3. what the rule orders at large follows them, where it has learned enough of a process's accesses.
 //!
-//! Properties: every order is for a page that was accessed or noticed in that batch, to a node that the
-//! rule wished for it; no page is in two orders of one batch to one node.
+//! Properties: every other order is for a page that was accessed or noticed in that batch, to a node that the
+//! rule wished for it; no page is in two such orders of one batch to one node.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -44,6 +45,11 @@ pub trait PageRule: Send {
     /// The node that the accessed page belongs on; `None` where this access does not say. A wish for
     /// the node that the page is on takes back earlier ones of the same batch.
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId>;
+
+    /// Orders for pages that were not accessed in the batch, which follow from those that were.
+    fn at_large(&mut self, _topology: &Topology) -> Vec<PageOrder> {
+        Vec::new()
+    }
 
     /// Whether notices are wishes.
     fn takes_notices(&self) -> bool {
@@ -241,7 +247,9 @@ impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
             }));
         }
         let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        self.orders(wishes, topology, now_ns)
+        let mut orders = self.orders(wishes, topology, now_ns);
+        orders.extend(self.rule.at_large(topology));
+        orders
     }
 
     fn noticed(&mut self, notices: &[Notice], topology: &Topology) -> Vec<PageOrder> {

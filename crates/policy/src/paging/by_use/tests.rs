@@ -28,10 +28,19 @@ fn placed(scene: &Scene) -> Vec<PlacedThread> {
 
 /// The orders that accesses (thread, page) lead to, all pages being on node 0.
 fn orders(scene: &Scene, accesses: &[(u32, u64)]) -> Vec<PageOrder> {
+    orders_where(scene, accesses, |_| 0)
+}
+
+/// The same where each page is on the node that is given for the thread.
+fn orders_where(
+    scene: &Scene,
+    accesses: &[(u32, u64)],
+    home: impl Fn(u32) -> u32,
+) -> Vec<PageOrder> {
     let mut paging = ByUse::paging(&Settings::default());
     paging.placed(&placed(scene), &scene.snapshot);
     let samples: Vec<_> = (accesses.iter().zip(1..))
-        .map(|(&(thread, page), time_ns)| scene.access(thread, thread, page, 0, time_ns))
+        .map(|(&(thread, page), time_ns)| scene.access(thread, thread, page, home(thread), time_ns))
         .collect();
     paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1))
 }
@@ -59,10 +68,7 @@ fn what_its_user_gave_a_place_stays() {
 fn what_all_use_is_spread_block_by_block() {
     let of_block = |block: u64| (0..8).map(move |thread| (thread % 4, block * BLOCK + 7));
     let accesses: Vec<_> = (1..5).flat_map(of_block).collect();
-    let to: Vec<u32> = orders(&scene(), &accesses)
-        .iter()
-        .map(|order| order.to.0)
-        .collect();
+    let to = blocks_to(&orders(&scene(), &accesses));
     // Block 4 is the turn of node 0, where it is already.
     assert_eq!(to, [1, 2, 3]);
 }
@@ -76,6 +82,17 @@ fn a_process_on_one_node_is_left_to_the_placement() {
     assert_eq!(orders(&scene, &[(1, 700); 9]), []);
 }
 
+/// Whether an order is for all memory of a process.
+fn is_at_large(order: &PageOrder) -> bool {
+    matches!(order.pages, Pages::OfKind { .. })
+}
+
+/// Where blocks are ordered, one after the other.
+fn blocks_to(orders: &[PageOrder]) -> Vec<u32> {
+    let blocks = orders.iter().filter(|order| !is_at_large(order));
+    blocks.map(|order| order.to.0).collect()
+}
+
 /// Accesses to blocks 1 to 12 in turn, so many each; `thread` is given the block and the round.
 fn in_turn(rounds: u32, thread: impl Fn(u64, u32) -> u32) -> Vec<(u32, u64)> {
     let thread = &thread;
@@ -87,7 +104,7 @@ fn in_turn(rounds: u32, thread: impl Fn(u64, u32) -> u32) -> Vec<(u32, u64)> {
 fn blocks_that_are_all_shared_or_all_private_are_ordered_before_their_eighth_access() {
     // 32 pairs are seen with the third access to block 10.
     let shared = in_turn(4, |block, round| (block as u32 + round) % 4);
-    let to: Vec<u32> = orders(&scene(), &shared).iter().map(|o| o.to.0).collect();
+    let to = blocks_to(&orders(&scene(), &shared));
     assert_eq!(to, [2, 3, 1, 2, 3, 1, 2, 3, 1]);
     let private = in_turn(4, |block, _| block as u32 % 2 + 1);
     let orders = orders(&scene(), &private);
@@ -102,6 +119,38 @@ fn blocks_that_are_all_shared_or_all_private_are_ordered_before_their_eighth_acc
 }
 
 #[test]
+fn all_memory_of_a_process_that_counts_as_shared_is_dealt_once_as_its_blocks_are() {
+    let mut scene = scene();
+    // Two of five threads on node 1.
+    scene.thread(1, 100.0, 1);
+    let orders = orders(
+        &scene,
+        &in_turn(6, |block, round| (block as u32 + round) % 4),
+    );
+    let (all, blocks): (Vec<_>, Vec<_>) = orders.iter().partition(|order| is_at_large(order));
+    let to: Vec<u32> = all.iter().map(|order| order.to.0).collect();
+    assert_eq!(to, [0, 1, 2, 3]);
+    for order in &blocks {
+        let Pages::Window { first, .. } = order.pages else {
+            panic!("a block");
+        };
+        let takes =
+            |all: &&PageOrder| matches!(all.pages, Pages::OfKind { part, .. } if part.takes(first));
+        let same = all.iter().copied().find(takes);
+        assert_eq!(same.map(|all| all.to), Some(order.to));
+    }
+    assert!(!blocks.is_empty());
+}
+
+#[test]
+fn blocks_whose_pages_lie_with_their_users_stay() {
+    let shared = in_turn(12, |block, round| (block as u32 + round) % 4);
+    assert_eq!(orders_where(&scene(), &shared, |thread| thread), []);
+    let home = |thread| if thread > 1 { 0 } else { thread };
+    assert_ne!(orders_where(&scene(), &shared, home), []);
+}
+
+#[test]
 fn some_private_blocks_among_shared_ones_wait_for_their_eighth_access() {
     let mixed = in_turn(7, |block, round| match block % 2 {
         0 => (block as u32 + round) % 4,
@@ -111,16 +160,21 @@ fn some_private_blocks_among_shared_ones_wait_for_their_eighth_access() {
 }
 
 #[test]
-fn a_block_that_was_taken_for_shared_goes_to_its_user_after_its_eighth_access() {
-    let mut accesses = in_turn(4, |block, round| (block as u32 + round) % 4);
-    // Block 14 is the turn of node 2.
-    accesses.extend([(1, 14 * BLOCK); 9]);
-    let orders = orders(&scene(), &accesses);
-    let to: Vec<(u32, &str)> = (orders.iter())
-        .filter(|order| matches!(order.pages, Pages::Window { first, .. } if first == 14 * BLOCK))
-        .map(|order| (order.to.0, &*order.rule))
-        .collect();
-    assert_eq!(to, [(2, "by-use: shared"), (1, "by-use: private")]);
+fn a_block_that_was_taken_for_shared_goes_to_its_user_after_many_accesses() {
+    for (own, expected) in [
+        (31, &[(2, "by-use: shared")][..]),
+        (32, &[(2, "by-use: shared"), (1, "by-use: private")]),
+    ] {
+        let mut accesses = in_turn(4, |block, round| (block as u32 + round) % 4);
+        // Block 14 is the turn of node 2.
+        accesses.extend((0..own).map(|_| (1, 14 * BLOCK)));
+        let orders = orders(&scene(), &accesses);
+        let is_of_14 = |order: &&PageOrder| matches!(order.pages, Pages::Window { first, .. } if first == 14 * BLOCK);
+        let to: Vec<(u32, &str)> = (orders.iter().filter(is_of_14))
+            .map(|order| (order.to.0, &*order.rule))
+            .collect();
+        assert_eq!(to, expected, "{own} accesses");
+    }
 }
 
 #[test]
@@ -160,15 +214,16 @@ proptest! {
     ) {
         let orders = orders(&scene(), &accesses);
         let mut seen = BTreeMap::new();
+        prop_assert!(orders.iter().filter(|order| is_at_large(order)).count() <= 4);
         for order in orders {
+            prop_assert!(order.to.0 < 4);
             let Pages::Window { first, count } = order.pages else {
-                panic!("a block");
+                continue;
             };
             prop_assert_eq!((first % BLOCK, count), (0, BLOCK));
             let times = seen.entry(first).or_insert(0);
             *times += 1;
             prop_assert!(*times <= 2);
-            prop_assert!(order.to.0 < 4);
         }
     }
 }

@@ -27,18 +27,16 @@ pub(super) fn spread(
     over: &[(usize, u64)],
     why: &str,
 ) -> Vec<PageOrder> {
-    let of: u64 = over.iter().map(|&(_, weight)| weight).sum();
-    let mut orders = Vec::new();
-    for &kind in kinds {
-        let mut first = 0;
-        for &(node, count) in over {
-            let part = Part { first, count, of };
+    let weights: Vec<u64> = over.iter().map(|&(_, weight)| weight).collect();
+    let parts = Part::dealt(&weights);
+    let parts = parts.iter().zip(over);
+    let spread = |&kind| {
+        parts.clone().map(move |(&part, &(node, _))| {
             let pages = Pages::OfKind { kind, part };
-            orders.push(order(stage, whose, pages, node, SPREAD, why.to_owned()));
-            first += count;
-        }
-    }
-    orders
+            order(stage, whose, pages, node, SPREAD, why.to_owned())
+        })
+    };
+    kinds.iter().flat_map(spread).collect()
 }
 
 /// The pages that follow a process's threads: what it has in common with others does not.
