@@ -25,7 +25,7 @@
 //! policies decide every second. So one modelled millisecond stands for [`Options::dilation`]
 //! milliseconds of *the loop's time*. In the loop's time is whatever the loop and the kernel's NUMA
 //! balancing do: cadences, scan periods, what moving a page or a thread and what a hint fault costs,
-//! and the residency that the IPM unit counts. In modelled time is what the program and the hardware
+//! what counters say of an interval, and the residency that the IPM unit counts. In modelled time is what the program and the hardware
 //! do: accesses, page walks, waits, sleeps, switches between threads. With a dilation of 1 they are the
 //! same. So a decision costs the run the share of time that it would have cost the long one, and
 //! caches that cool after it cost more.

@@ -223,15 +223,19 @@ fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
     threads
 }
 
+/// What a thread's counters say: what it would have done in the loop's time, so that rates are the modelled ones.
 fn counts(engine: &Engine, done: Done) -> Option<Counts> {
+    let dilation = engine.memory.options.dilation;
+    let counted = |modelled: u64| modelled.saturating_mul(dilation);
+    let cycles = |ps| counted(engine.hardware.config.cycles(ps));
     (done.busy_ps > 0).then(|| Counts {
-        instructions: done.instructions,
-        cycles: Some(engine.hardware.config.cycles(done.busy_ps)),
-        lines: done.local + done.remote,
-        local: Some(done.local),
-        remote: Some(done.remote),
-        uncore_busy_cycles: Some(engine.hardware.config.cycles(done.requested_ps)),
-        uncore_requests: Some(done.requests),
+        instructions: counted(done.instructions),
+        cycles: Some(cycles(done.busy_ps)),
+        lines: counted(done.local + done.remote),
+        local: Some(counted(done.local)),
+        remote: Some(counted(done.remote)),
+        uncore_busy_cycles: Some(cycles(done.requested_ps)),
+        uncore_requests: Some(counted(done.requests)),
         counted_share: 1.0,
     })
 }

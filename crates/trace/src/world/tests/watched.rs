@@ -52,6 +52,7 @@ fn requests_to_the_uncore_and_the_time_they_take_are_told_by_thread() {
         vec![walk(0, 64, 4), walk(64, 1, 4)],
         given(&[0, 2], &on_node_3(65)),
     );
+    let dilation = Options::default().dilation;
     let (mut far, mut near) = ((0, 0, 0), (0, 0, 0));
     while world.run_for(Duration::from_micros(5)) == Progress::Ran {
         for seen in world.observe().unwrap().threads {
@@ -61,9 +62,10 @@ fn requests_to_the_uncore_and_the_time_they_take_are_told_by_thread() {
                 &mut near
             };
             let Some(counts) = seen.counts else { continue };
-            sum.0 += counts.uncore_requests.unwrap();
-            sum.1 += counts.lines;
-            sum.2 += counts.uncore_busy_cycles.unwrap();
+            // What it would have done in the loop's time.
+            sum.0 += counts.uncore_requests.unwrap() / dilation;
+            sum.1 += counts.lines / dilation;
+            sum.2 += counts.uncore_busy_cycles.unwrap() / dilation;
         }
     }
     assert!(far.0 >= 4 * 64 * 64 / 2 && far.1 > 0, "{far:?}");
