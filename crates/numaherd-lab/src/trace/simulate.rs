@@ -8,7 +8,7 @@ mod table;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use numaherd::exit::{Exit, OrExit};
 use numaherd::print;
 use numaherd_experiment::{Asked, ORACLE, OnTrace, Scenario, Settings, Trials, World};
@@ -54,6 +54,12 @@ pub struct Compared {
 /// # Errors
 /// A trace, a policy, a setting or the machine is unknown or wrong; a trial fails.
 pub fn simulate(options: &TraceSimulate) -> Result<()> {
+    if options.ledgers.is_some() && options.files.len() > 1 {
+        let more = anyhow!(
+            "--ledgers keeps those of one trace, and there are several; name one at a time"
+        );
+        return Err(more).or_exit(Exit::Usage);
+    }
     let scenario = match &options.config {
         Some(path) => Scenario::find(&path.to_string_lossy(), World::Trace),
         None => Scenario::parse("", "the settings that suit a trace", World::Trace),
@@ -74,7 +80,7 @@ pub fn simulate(options: &TraceSimulate) -> Result<()> {
         policies: &options.policies,
         repeat: options.runs,
         seed: options.seed,
-        ledgers: None,
+        ledgers: options.ledgers.as_deref(),
     };
     let trials = Trials::of(&scenario, &asked).or_exit(Exit::Usage)?;
     let traces = options

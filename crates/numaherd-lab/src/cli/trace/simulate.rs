@@ -37,6 +37,10 @@ pub struct TraceSimulate {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: Option<u32>,
 
+    /// Keep the ledger of every trial in this directory; of one trace only
+    #[arg(long, value_name = "DIR")]
+    pub ledgers: Option<PathBuf>,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,
