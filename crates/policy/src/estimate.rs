@@ -74,6 +74,10 @@ const SEARCHED: usize = 2;
 
 /// From so many threads on, those that are alike are one to the equations (chosen here).
 const BUNDLED_FROM: usize = 256;
+/// After so many ns half of what a thread wanted at its busiest counts (chosen here).
+const PEAK_HALVES_NS: f64 = 5e9;
+/// A process pauses whose threads want less than this share of what they wanted at their busiest of late (chosen here).
+const PAUSES: f64 = 0.5;
 /// Speeds that differ by less are one speed.
 const PRECISION: f64 = 0.01;
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
@@ -88,6 +92,17 @@ struct Known {
     lines: BTreeMap<i32, f64>,
     /// The CPU that it was on.
     cpu: Option<CpuId>,
+    /// The share of a CPU that it wanted at its busiest of late.
+    peak: f64,
+}
+
+impl Known {
+    /// Takes in what a thread wants in an interval. Threads that wait for each other want little now and all in a
+    /// moment: what one wanted is forgotten by and by.
+    fn wants(&mut self, wanted: f64, interval_ns: u64) {
+        let kept = 0.5f64.powf(interval_ns as f64 / PEAK_HALVES_NS);
+        self.peak = (self.peak * kept).max(wanted);
+    }
 }
 
 /// Learns from each interval.
@@ -181,8 +196,6 @@ impl Estimator {
         let mut busy: Vec<(usize, bool)> = stage.busy().map(|(_, at)| (at, true)).collect();
         busy.extend(stage.unmanaged.iter().map(|&at| (at, false)));
         busy.sort_unstable();
-        busy.extend(others(stage, &busy));
-        busy.sort_unstable();
         let llc = llc_bytes(topology);
         let known = self.threads.line_up(&stage.snapshot.threads);
         let now_ns = stage.snapshot.time_ns;
@@ -191,7 +204,10 @@ impl Estimator {
         for (known, thread) in known.iter_mut().zip(&stage.snapshot.threads) {
             let ran_ns = thread.cpu_share * stage.snapshot.interval_ns as f64;
             (known.since_ns).get_or_insert_with(|| now_ns.saturating_sub(ran_ns as u64));
+            known.wants(wanted(thread).min(1.0), stage.snapshot.interval_ns);
         }
+        busy.extend(others(&busy, known));
+        busy.sort_unstable();
         let mut threads: Vec<Load> = Vec::with_capacity(busy.len());
         let mut processes: Vec<Owner> = Vec::new();
         let mut place_of: BTreeMap<ProcessId, usize> = BTreeMap::new();
@@ -206,16 +222,14 @@ impl Estimator {
             let age_ns = now_ns.saturating_sub(known[at].since_ns.unwrap_or(now_ns));
             // Where others are counted, one that is not yet is left to the kernel.
             let is_free = is_free && (thread.counts.is_some() || !any_counted);
-            let load = load(
-                stage,
-                thread,
-                at,
-                (place, &processes[place]),
-                is_free,
+            let load = Load {
                 age_ns,
-            );
+                peak: known[at].peak,
+                ..load(stage, thread, at, (place, &processes[place]), is_free)
+            };
             threads.push(if any_counted { load } else { load.assumed() });
         }
+        leave_those_that_pause(&mut threads, &processes);
         let from = threads
             .iter()
             .filter(|load| load.is_known())
@@ -302,14 +316,27 @@ impl Estimator {
     }
 }
 
-/// Threads that are not busy enough to be placed and yet take a part of a CPU, as those of parallel programs do that
-/// wait for each other, beside those that are.
-fn others(stage: &Stage<'_>, busy: &[(usize, bool)]) -> Vec<(usize, bool)> {
+/// Leaves processes alone most of whose threads sleep that ran of late: what the others do meanwhile is not what they do.
+fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
+    for owner in processes {
+        let sum = |of: fn(&Load) -> f64| owner.threads.iter().map(|&at| of(&threads[at])).sum();
+        let (wanted, peaks): (f64, f64) = (sum(|load| load.wanted), sum(|load| load.peak));
+        if wanted < peaks * PAUSES {
+            for &at in &owner.threads {
+                threads[at].is_free = false;
+            }
+        }
+    }
+}
+
+/// Threads that are not busy enough to be placed and yet take a part of a CPU, or did of late, as those of parallel
+/// programs do that wait for each other, beside those that are.
+fn others(busy: &[(usize, bool)], known: &[Known]) -> Vec<(usize, bool)> {
     let takes = |&at: &usize| {
         let is_busy = busy.binary_search_by_key(&at, |&(busy, _)| busy).is_ok();
-        wanted(stage.thread(at)) >= LEAST_CPU_SHARE && !is_busy
+        known[at].peak >= LEAST_CPU_SHARE && !is_busy
     };
-    let all = (0..stage.snapshot.threads.len()).filter(takes);
+    let all = (0..known.len()).filter(takes);
     all.map(|at| (at, false)).collect()
 }
 
@@ -352,13 +379,22 @@ impl Picture {
 
     /// CPUs that threads want in each domain.
     pub fn wanted_in(&self, cpus: &[CpuId]) -> Vec<f64> {
-        let mut wanted = vec![0.0; self.cores.cpus().len()];
+        self.sum_in(cpus, |load| load.wanted)
+    }
+
+    /// The same with each thread at its busiest of late.
+    pub fn peaks_in(&self, cpus: &[CpuId]) -> Vec<f64> {
+        self.sum_in(cpus, |load| load.peak)
+    }
+
+    fn sum_in(&self, cpus: &[CpuId], of: impl Fn(&Load) -> f64) -> Vec<f64> {
+        let mut sums = vec![0.0; self.cores.cpus().len()];
         for (load, &cpu) in self.threads.iter().zip(cpus) {
             if let Some(seat) = self.seat(cpu) {
-                wanted[seat.domain] += load.wanted;
+                sums[seat.domain] += of(load);
             }
         }
-        wanted
+        sums
     }
 
     /// CPU that the threads want together.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_topology::CpuId;
+use numaherd_world::BLOCK_PAGES;
 
 use super::Picture;
 use super::threads::Load;
@@ -49,6 +50,16 @@ impl Moved {
         }
         memory
     }
+}
+
+/// The share of pages that are in one block with those of another thread, if each thread has its own in one piece: such
+/// a block has no one user. Where all threads are on one node, blocks do not matter.
+fn mixed(pages: &[u64], nodes: &[usize]) -> f64 {
+    if nodes.windows(2).all(|two| two[0] == two[1]) {
+        return 0.0;
+    }
+    let blocks = pages.iter().sum::<u64>() as f64 / BLOCK_PAGES as f64;
+    (nodes.len() as f64 / blocks.max(1.0)).min(1.0)
 }
 
 impl Picture {
@@ -120,6 +131,7 @@ impl Picture {
                     false => 1.0 - owner.private,
                 };
                 let private = owner.private + unknown * self.private[draw];
+                let private = private * (1.0 - mixed(&owner.pages, &nodes));
                 let part = (1.0 - private) / nodes.len() as f64;
                 (
                     private,
@@ -136,5 +148,20 @@ impl Picture {
             own,
             common,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_for_each_thread_is_mixed_and_many_are_not() {
+        let mixed = |blocks: u64, nodes: &[usize]| mixed(&[blocks * BLOCK_PAGES, 0], nodes);
+        assert_eq!(mixed(1, &[1, 1, 1]), 0.0, "one node");
+        assert_eq!(mixed(0, &[0, 1]), 1.0);
+        assert_eq!(mixed(2, &[0, 1]), 1.0);
+        assert_eq!(mixed(8, &[0, 1]), 0.25);
+        assert!(mixed(10_000, &[0, 1]) < 0.001);
     }
 }

@@ -36,6 +36,8 @@ pub struct Load {
     pub is_free: bool,
     /// The share of a CPU that it wants.
     pub wanted: f64,
+    /// The same at its busiest of late: so much room it needs.
+    pub peak: f64,
     /// Instructions per ns on a CPU; 0 where it was not counted, while others were.
     pub speed: f64,
     /// For how long it has been seen, in ns.
@@ -189,7 +191,6 @@ pub(super) fn load(
     at: usize,
     (process, owner): (usize, &Owner),
     is_free: bool,
-    age_ns: u64,
 ) -> Load {
     // Within its domain a thread runs where the kernel likes.
     let cpu = thread.cpu;
@@ -214,8 +215,9 @@ pub(super) fn load(
         cpu,
         is_free,
         wanted: wanted(thread).min(1.0),
+        peak: 0.0,
         speed,
-        age_ns,
+        age_ns: 0,
         lines: per_1000(counts.map_or(0, |counts| counts.lines)),
         held: 0.0,
         is_assumed: false,

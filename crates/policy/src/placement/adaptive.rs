@@ -26,7 +26,8 @@
 //!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those before. Unless they are better on average, threads and memory go back (a thread that would
-//!    share a core there while another is idle is let go instead), and nothing is tried for `wait_s`, and for twice as
+//!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there), and
+//!    nothing is tried for `wait_s`, and for twice as
 //!    long each time after; after the second time in a row nothing is tried before as much more or less is lost as
 //!    must be gained, or other threads are busy. Where a gain shows, its cost is refunded. Either way the estimates
 //!    learn from it.
@@ -34,6 +35,10 @@
 //! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
 //! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
 //! core is idle in any other. The equations know what siblings cost.
+//!
+//! A thread needs as much room as it wanted at its busiest of late (of which half counts 5 s later): threads that wait for
+//! each other want little now and all in a moment. A process is left alone while its threads want less than half of what
+//! they wanted then: what some do while the others sleep is not what the process does.
 //!
 //! Where nothing is counted, threads and memory are only brought together: when each look of 10 s wanted the same. No
 //! action can be verified then, so each is taken not to have gained: what it costs is never refunded, and its process
@@ -258,6 +263,14 @@ impl Adaptive {
         self.letting_go.extend(action.held);
         let back = action.moved.iter().filter_map(|&(thread, cpu)| {
             let at = picture.place(thread)?;
+            // What was let go since and is elsewhere is the kernel's.
+            let put = action
+                .before
+                .place(thread)
+                .map(|at| action.layout.cpus[at])?;
+            if picture.is_move(&picture.threads[at], put) {
+                return None;
+            }
             may_have(stage, picture.threads[at].at, cpu).then_some((at, cpu))
         });
         let back: Vec<(usize, CpuId)> = back.collect();

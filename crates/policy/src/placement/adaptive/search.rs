@@ -3,6 +3,7 @@
 use numaherd_topology::CpuId;
 
 use super::{PAGE_NS, SUFFERS};
+use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::{Basis, Load, Lost, Memory, Picture, Rough};
 use crate::stage::Stage;
 
@@ -141,8 +142,12 @@ pub(crate) fn best(
         may_spread: may_spread(picture),
         left: most,
     };
+    let before = picture.peaks_in(&balanced.cpus);
     let mut best = search.with_memory(balanced.cpus, Some(Rough::of(&balanced.lost)));
     for cpus in layouts {
+        if is_crowded(picture, &before, &cpus) {
+            continue;
+        }
         let candidate = search.with_memory(cpus, None);
         if candidate.lost < best.lost * (1.0 - WORTH_A_MOVE) {
             best = candidate;
@@ -151,6 +156,16 @@ pub(crate) fn best(
     search.improve(&mut best);
     search.spare(&mut best);
     best
+}
+
+/// Whether a domain gets threads that want more CPUs at their busiest than it has: those of a parallel program that wait
+/// for each other want little now and all in a moment. `before` is what threads want where they are.
+fn is_crowded(picture: &Picture, before: &[f64], cpus: &[CpuId]) -> bool {
+    let wanted = picture.peaks_in(cpus);
+    let domains = wanted.iter().zip(before).zip(picture.cores.cpus());
+    domains
+        .into_iter()
+        .any(|((&wanted, &before), &cpus)| wanted > before.max(cpus) + ROOM)
 }
 
 /// The processes whose memory may be spread that they have in common. Who has which is not known: it is that of all
@@ -324,7 +339,7 @@ impl Search<'_> {
         }
         let there = &self.stage.topology.domains()[domain].cpus;
         let load = &picture.threads[thread];
-        let wanted = picture.wanted_in(cpus);
+        let wanted = picture.peaks_in(cpus);
         let here: Vec<CpuId> = cpus
             .iter()
             .copied()
@@ -353,6 +368,8 @@ impl Search<'_> {
             let with = &picture.threads[other];
             there.contains(cpus[other])
                 && with.is_free
+                // One that sleeps wants its place back in a moment.
+                && with.wanted >= LEAST_CPU_SHARE
                 && !are_alike(load, with)
                 && may_have(self.stage, with.at, cpus[thread])
                 && may_have(self.stage, load.at, cpus[other])
@@ -363,30 +380,31 @@ impl Search<'_> {
     }
 
     /// Whether a domain has an idle core for a thread that comes from another; or, where then no domain that it may use
-    /// has one, an idle CPU. `wanted` are the CPUs that threads want in each domain.
+    /// has one, an idle CPU. `wanted` are the CPUs that threads want in each domain at their
+    /// busiest.
     fn has_room(&self, wanted: &[f64], load: &Load, from: usize, to: usize) -> bool {
         let (cores, cpus) = (self.picture.cores.cores(), self.picture.cores.cpus());
-        if wanted[to] + load.wanted <= cores[to] + ROOM {
+        if wanted[to] + load.peak <= cores[to] + ROOM {
             return true;
         }
         let has_idle_core = |domain: usize| {
-            let stays = if domain == from { load.wanted } else { 0.0 };
+            let stays = if domain == from { load.peak } else { 0.0 };
             let allowed = |cpu| may_have(self.stage, load.at, cpu);
             domain != to
-                && wanted[domain] - stays + load.wanted <= cores[domain] + ROOM
+                && wanted[domain] - stays + load.peak <= cores[domain] + ROOM
                 && self.stage.topology.domains()[domain]
                     .cpus
                     .iter()
                     .any(allowed)
         };
-        wanted[to] + load.wanted <= cpus[to] + ROOM && !(0..cores.len()).any(has_idle_core)
+        wanted[to] + load.peak <= cpus[to] + ROOM && !(0..cores.len()).any(has_idle_core)
     }
 
     /// Leaves out what gains nothing: threads that need not move, alone or in exchange for one that came to where they
     /// were, and memory that need not follow.
     fn spare(&mut self, best: &mut Candidate) {
         let picture = self.picture;
-        let mut wanted = picture.wanted_in(&best.cpus);
+        let mut wanted = picture.peaks_in(&best.cpus);
         for (thread, load) in picture.threads.iter().enumerate() {
             if self.left == 0 {
                 return;
@@ -399,7 +417,7 @@ impl Search<'_> {
             let mut cpus = best.cpus.clone();
             cpus[thread] = load.cpu;
             // What its domain wants more with it, and the one that it leaves wants less.
-            let mut more = load.wanted;
+            let mut more = load.peak;
             if !self.has_room(&wanted, load, from.domain, home.domain) {
                 let came = (0..cpus.len()).find(|&other| {
                     let seat = picture.seat(cpus[other]);
@@ -411,7 +429,7 @@ impl Search<'_> {
                     continue;
                 };
                 cpus[came] = gone;
-                more -= picture.threads[came].wanted;
+                more -= picture.threads[came].peak;
             }
             let candidate = self.with_memory(cpus, None);
             if candidate.lost <= best.lost * (1.0 + WORTH_A_MOVE) {

@@ -1,3 +1,4 @@
+mod phases;
 mod uncounted;
 
 use std::sync::Arc;

@@ -1,0 +1,79 @@
+//! Threads that sleep for a while, and what the kernel does meanwhile.
+
+use super::*;
+
+/// Two threads that press on one cache, and six that run on all other CPUs, or sleep.
+fn pressed(others: f64) -> Scene {
+    let mut scene = scene();
+    program(&mut scene, 1, 0, 100.0, 400);
+    program(&mut scene, 2, 1, 100.0, 400);
+    for number in 3..9 {
+        program(&mut scene, number, number - 1, 0.0, 100);
+    }
+    rest(&mut scene, others);
+    scene
+}
+
+/// All but the two first threads run for this share of the time.
+fn rest(scene: &mut Scene, share: f64) {
+    for thread in &mut scene.snapshot.threads[2..] {
+        thread.cpu_share = share;
+        let counts = thread.counts.as_mut().unwrap();
+        counts.instructions = (1e8 * share) as u64;
+        counts.cycles = Some(counts.instructions);
+    }
+}
+
+#[test]
+fn the_cpus_of_threads_that_sleep_for_a_moment_are_not_given_to_others() {
+    // All are busy, and no place is better than another.
+    let mut scene = pressed(1.0);
+    for thread in &mut scene.snapshot.threads[..2] {
+        thread.counts.as_mut().unwrap().lines = 0;
+    }
+    let mut adaptive = adaptive();
+    assert_eq!(look(&mut adaptive, &mut scene, 2), Vec::<String>::new());
+    // Six wait for the others, who begin to press on one cache.
+    let threads = scene.snapshot.threads.clone();
+    scene.snapshot.threads = pressed(0.0).snapshot.threads;
+    assert_eq!(scene.snapshot.threads.len(), threads.len());
+    assert_eq!(look(&mut adaptive, &mut scene, 3), Vec::<String>::new());
+    // They do not come back.
+    scene.snapshot.interval_ns *= 300;
+    (scene.snapshot.threads.iter_mut()).for_each(|thread| {
+        let counts = thread.counts.as_mut().unwrap();
+        counts.instructions *= 300;
+        counts.lines *= 300;
+    });
+    let rules = look(&mut adaptive, &mut scene, 2);
+    assert!(
+        rules.contains(&"adaptive: fewer lost cores".to_owned()),
+        "{rules:?}"
+    );
+}
+
+#[test]
+fn a_thread_that_only_made_room_and_was_moved_by_the_kernel_since_is_not_put_back() {
+    for moves in [false, true] {
+        let mut scene = pressed(1.0);
+        let mut adaptive = adaptive();
+        let before = scene.places();
+        while look(&mut adaptive, &mut scene, 1).is_empty() {}
+        let after = scene.places();
+        let made_room = (2..8).find(|&at| before[at] != after[at]).unwrap();
+        // It is let go, and the kernel moves it.
+        look(&mut adaptive, &mut scene, 1);
+        assert_eq!(scene.snapshot.threads[made_room].assigned, None);
+        if moves {
+            let elsewhere = (after[made_room] + 4) % 8;
+            scene.snapshot.threads[made_room].cpu = CpuId(elsewhere);
+        }
+        for thread in &mut scene.snapshot.threads {
+            thread.counts.as_mut().unwrap().instructions /= 2;
+        }
+        let rules = look(&mut adaptive, &mut scene, 4);
+        assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");
+        let is_back = scene.places()[made_room] == before[made_room];
+        assert_eq!(is_back, !moves, "{rules:?}");
+    }
+}
