@@ -65,6 +65,8 @@ pub(crate) enum News {
     Shared(Vec<(ProcessId, Sharing)>),
     /// Paging has ended, and why.
     Ended(String),
+    /// A stop has waited so long for pages that are being moved, and waits no longer.
+    LeftBehind { waited: Duration },
 }
 
 /// The paging half of a policy with its half of the governor.

@@ -50,6 +50,9 @@ use placed::placed;
 use record::Recorder;
 use thinned::PassedOver;
 
+/// How long a stop waits for a move of pages that is under way.
+const LONGEST_MOVE: Duration = Duration::from_secs(10);
+
 /// Sees every line as it is recorded. It is called from within the loop and must not keep it waiting:
 /// one that has more to do than a few comparisons hands the line on over a bounded channel (a clone of
 /// the [`Arc`] costs next to nothing) and counts what finds no room there.
@@ -487,17 +490,19 @@ impl<'w> Running<'w> {
                     self.paging = PagingPlace::Over;
                     self.record.heard(news);
                 }
-                News::Tick { .. } => self.record.heard(news),
+                News::Tick { .. } | News::LeftBehind { .. } => self.record.heard(news),
             }
         }
     }
 
-    /// Stops paging, gives back every thread, closes ledger and journal.
+    /// Stops paging, gives back every thread, closes ledger and journal. No thread waits for its affinity until the kernel
+    /// has moved a page: on a full node that can take half a minute.
     fn end(mut self, ending: Ending) -> Summary {
-        let news = std::mem::replace(&mut self.paging, PagingPlace::Over).stop();
-        self.hear(news);
+        self.paging.ask_to_stop();
         self.record.passed_over_last();
         self.give_back_at_the_end();
+        let paging = std::mem::replace(&mut self.paging, PagingPlace::Over);
+        self.hear(paging.stop(LONGEST_MOVE));
         if let Some(journal) = self.journal.take() {
             match journal.close() {
                 Ok(false) => {}

@@ -88,10 +88,17 @@ impl PagingPlace {
         }
     }
 
-    /// Ends it, and returns what it still had to say.
-    pub(crate) fn stop(self) -> Vec<News> {
+    /// Has it begin nothing more, and does not wait for what is under way.
+    pub(crate) fn ask_to_stop(&self) {
+        if let Self::Thread(thread) = self {
+            thread.ask_to_stop();
+        }
+    }
+
+    /// Ends it, waits for it, though no longer than this, and returns what it still had to say.
+    pub(crate) fn stop(self, longest: Duration) -> Vec<News> {
         match self {
-            Self::Thread(thread) => thread.stop(),
+            Self::Thread(thread) => thread.stop(longest),
             Self::Here(_) | Self::InStep(_) | Self::Over => Vec::new(),
         }
     }

@@ -15,9 +15,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use numaherd_world::{Pager, Progress};
 
 use super::{News, Observed, PagingChange, PagingHalf, Placed};
@@ -124,15 +124,30 @@ impl PagingThread {
         news
     }
 
-    /// Stops it, waits for it, and returns what it still had to say.
-    pub(crate) fn stop(mut self) -> Vec<News> {
-        self.ask_to_stop();
-        self.join()
-    }
-
-    fn ask_to_stop(&self) {
+    /// Asks it to stop, as soon as the orders that it carries out let it.
+    pub(crate) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.send(Told::Look);
+    }
+
+    /// Stops it, waits for it, though no longer than this, and returns what it still had to say. One that is left behind
+    /// in a call of the kernel's begins no other.
+    pub(crate) fn stop(mut self, longest: Duration) -> Vec<News> {
+        self.ask_to_stop();
+        let until = Instant::now() + longest;
+        let mut news = Vec::new();
+        loop {
+            match self.news.recv_deadline(until) {
+                Ok(more) => news.push(more),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    news.push(News::LeftBehind { waited: longest });
+                    return news;
+                }
+            }
+        }
+        news.extend(self.join());
+        news
     }
 
     fn join(&mut self) -> Vec<News> {
@@ -225,4 +240,61 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         "the paging thread panicked ({}), which is a bug: please report it",
         said.unwrap_or("without a message")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use numaherd_policy::groups::Policies;
+    use numaherd_policy::{Random, registry};
+    use numaherd_testing::machine;
+    use numaherd_world::{PageOrder, PageOutcome, Sample, WorldError};
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::groups::halves;
+    use crate::settings::Settings;
+
+    /// A call that does not return, until the test has ended.
+    struct Stuck {
+        begun: Sender<()>,
+        ends: Receiver<()>,
+    }
+
+    impl Pager for Stuck {
+        fn run_for(&mut self, _: Duration) -> Progress {
+            Progress::Ran
+        }
+
+        fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+            Ok(Vec::new())
+        }
+
+        fn rest(&mut self) {
+            let _ = self.begun.send(());
+            let _ = self.ends.recv();
+        }
+
+        fn apply(&mut self, _: &[PageOrder]) -> Vec<PageOutcome> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_stop_leaves_a_call_that_does_not_return_behind_and_says_so() {
+        let settings = Settings::default();
+        let policy = registry::build("linux", &Default::default()).unwrap();
+        let (_, pagings) = halves(Policies::from(policy).parts);
+        let random = Random::seed_from_u64(0);
+        let half = PagingHalf::new(pagings, &settings, machine(1, 1), random);
+        let (begun, begins) = unbounded();
+        let (_until_the_end, ends) = unbounded();
+        let pager = Box::new(Stuck { begun, ends });
+        let thread = PagingThread::start(half, pager, Duration::ZERO).unwrap();
+        begins.recv().unwrap();
+        let news = thread.stop(Duration::ZERO);
+        let [News::LeftBehind { waited }] = news[..] else {
+            panic!("{news:?}");
+        };
+        assert_eq!(waited, Duration::ZERO);
+    }
 }

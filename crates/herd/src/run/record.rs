@@ -143,6 +143,11 @@ impl<'w> Recorder<'w> {
             News::Ended(why) => self.notice(format!(
                 "pages are no longer moved: {why}; threads still are"
             )),
+            News::LeftBehind { waited } => self.notice(format!(
+                "{} s after the stop, the kernel was still moving pages, as it may for long where a node is full; the \
+                 stop does not wait for it, and what it moved last is not recorded",
+                waited.as_secs()
+            )),
         }
     }
 

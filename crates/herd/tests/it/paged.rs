@@ -196,3 +196,38 @@ fn a_pager_that_panics_ends_paging_with_a_message() {
         ]
     );
 }
+
+#[test]
+fn a_stop_gives_threads_back_before_it_waits_for_pages_that_are_being_moved() {
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let world = fake(1);
+    let paging = ToldPaging {
+        on_placed: vec![window(&world.threads[0], 0, 1, 1)],
+        listens: false,
+        ..ToldPaging::stay()
+    };
+    let heard = paging.heard.clone();
+    let mut world = world.scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs a real moment.
+        while interval == 3 && heard.lock().unwrap().placed.is_empty() {
+            std::thread::yield_now();
+        }
+    });
+    world.pager = Some(Box::new(FakePager::new(
+        || panic!("nobody listens"),
+        &applied,
+    )));
+    // The pager moves no page until the thread has been given back.
+    let mut held = Some(applied.lock().unwrap());
+    let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging)).watched(|line| {
+        if let Record::Placing(placing) = &line.record
+            && placing.affinities.iter().any(|order| order.core.is_none())
+        {
+            held.take();
+        }
+    });
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.totals.restored, Some(1));
+    assert!(summary.totals.pages_moved > 0, "they are recorded");
+    assert_eq!(summary.notices, Vec::<String>::new());
+}
