@@ -160,6 +160,14 @@ pub const KINDS: &[Kind] = &[
         storm: lab::clocks,
     },
     Kind {
+        name: "full-nodes",
+        what: "memory is moved to a full node, where the kernel refuses it, and a herd is killed or asked to end; in the lab",
+        before: "not tried",
+        share: 2,
+        lab: Some(Lab::Small),
+        storm: lab::full_nodes,
+    },
+    Kind {
         name: "sampling",
         what: "policies that count and sample (dino, brm, adaptive) are killed or asked to end; in the lab",
         before: "not tried",

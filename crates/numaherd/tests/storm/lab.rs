@@ -1,16 +1,22 @@
 //! The kinds of storm that need a machine with several nodes, whose CPUs, clock and memory may be done anything to: a
 //! guest of the lab. One boot carries many tries, each in namespaces of its own, as elsewhere.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use numaherd_lab_launcher::{Guest, KernelFiles, Options, Result, machine};
+use numaherd_lab_launcher::{Guest, KernelFiles, Options, Result, Shape, machine};
 use numaherd_topology::Machine as Preset;
 use rand::Rng;
 
+use crate::herd::Herd;
 use crate::kinds::{over, tenants};
-use crate::machine::{Machine, ran};
+use crate::machine::{Machine, field, ran, wait_until};
+
+/// How long a try may take on the host's clock. It has a limit of its own in the guest, so that a guest in which one takes
+/// longer hangs.
+pub const TRY_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// How long a guest may go on.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -18,12 +24,15 @@ const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Memory of a node in MiB: the tenants need little.
 const NODE_MIB: u64 = 256;
 
-/// A guest of four nodes with two CPUs each.
+/// A guest.
 #[derive(Clone, Copy, Debug)]
 pub enum Lab {
-    /// In the host's time.
+    /// Four nodes with two CPUs each, in the host's time.
     RealTime,
-    /// With modelled hardware, and so with counters, in its time.
+    /// Two nodes with a CPU each, the second with little memory. What the kernel has every CPU do is soon done by two
+    /// emulated ones.
+    Small,
+    /// Four nodes with two CPUs each, with modelled hardware, and so with counters, in its time.
     Modelled,
 }
 
@@ -34,9 +43,16 @@ impl Lab {
     /// The lab is not set up, or the guest cannot be booted.
     pub fn boot(self) -> Result<Guest> {
         let preset = Preset::preset("lab-4x2").expect("a preset");
-        let shape = machine::shape(&preset, Some(NODE_MIB))?;
+        let shape = match self {
+            Self::Small => {
+                let mut shape = Shape::uniform(2, 1, 4 * NODE_MIB);
+                shape.nodes[1].memory_mib = NODE_MIB / 2;
+                shape
+            }
+            Self::RealTime | Self::Modelled => machine::shape(&preset, Some(NODE_MIB))?,
+        };
         let model = match self {
-            Self::RealTime => None,
+            Self::RealTime | Self::Small => None,
             Self::Modelled => Some(machine::model(&preset, None)?),
         };
         let guest = Guest::start(&Options {
@@ -129,6 +145,89 @@ pub fn clocks(machine: &mut Machine, _: Option<u64>) {
         let by = machine.one_of(&["-1 hour", "+1 hour", "-3 years", "+3 years"]);
         assert!(ran("date", &["-s", by]));
     });
+}
+
+/// What the kernel keeps free on the machine whose nodes are full: on each, more than the herd's limits keep free.
+const KEPT_KIB: u64 = 200 << 10;
+
+/// What is free on a node that is full: what the kernel keeps there, and a little, so that some pages find room.
+const FREE_KIB: u64 = 26 << 10;
+
+/// The least memory of a process whose memory is to move, in pages.
+const MOVED_PAGES: u64 = 2048;
+
+const LEDGER: &str = "ledger";
+
+/// What a ledger says of pages for which the kernel had no room.
+const SAYS_FULL: &str = "\"node-full\":";
+
+/// Has memory follow its threads to a node that is full. The kernel takes the place of a moved page from its new node alone,
+/// finds nothing there that it could reclaim, ends no process for the sake of one node, and so answers ENOMEM. The herd
+/// is killed or asked to end while further memory may be on its way.
+pub fn full_nodes(machine: &mut Machine, _: Option<u64>) {
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    fs::write("/proc/sys/vm/min_free_kbytes", KEPT_KIB.to_string()).unwrap();
+    // All memory that is needed meanwhile comes from node 0.
+    fill_node(1);
+    // Whoever may choose is on the CPU of node 0.
+    machine.pins = "1".parse().expect("a CPU");
+    machine.pinned_tenant("work");
+    for _ in 0..4 {
+        let pid = machine.tenant("memory");
+        let is_all_there = || {
+            let pages = field(&format!("/proc/{pid}/statm"), "");
+            let resident = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+            resident > Some(MOVED_PAGES)
+        };
+        wait_until("a tenant has its memory", is_all_there);
+    }
+    let herd = sends_to_full_node(machine);
+    wait_until("the herd says that the node is full", || {
+        assert!(!herd.has_ended(), "a herd ended: {}", herd.said());
+        fs::read_to_string(LEDGER).is_ok_and(|said| said.contains(SAYS_FULL))
+    });
+    machine.tenant("fork");
+    over(machine, herd, 0.5);
+}
+
+/// A herd that has drawn the CPU of node 1 for a thread on that of node 0. One that has not is asked to end.
+fn sends_to_full_node(machine: &mut Machine) -> Herd {
+    loop {
+        let _ = fs::remove_file(LEDGER);
+        let seed = machine.random.random::<u32>().to_string();
+        let herd = machine.herd_by("random+whole-set", &["--seed", &seed, "--ledger", LEDGER]);
+        machine.placed(&herd);
+        let placed = || fs::read_to_string(LEDGER).unwrap_or_default();
+        wait_until("what is placed is recorded", || {
+            placed().contains("\"result\":\"done\"")
+        });
+        if placed().contains("\"from\":0,\"to\":1,") {
+            return herd;
+        }
+        machine.end(herd);
+    }
+}
+
+/// Fills a node with a file in memory.
+fn fill_node(node: u32) {
+    let folder = format!("full-{node}");
+    fs::create_dir(&folder).unwrap();
+    let only_there = format!("mpol=bind:{node}");
+    assert!(ran(
+        "mount",
+        &["-t", "tmpfs", "-o", &only_there, "none", &folder]
+    ));
+    let mut file = File::create(format!("{folder}/filler")).unwrap();
+    while free_kib(node) > FREE_KIB {
+        file.write_all(&[1; 1 << 20]).unwrap();
+    }
+}
+
+fn free_kib(node: u32) -> u64 {
+    let meminfo = format!("/sys/devices/system/node/node{node}/meminfo");
+    let free = field(&meminfo, &format!("Node {node} MemFree:"));
+    let kib = free.strip_suffix(" kB").and_then(|kib| kib.parse().ok());
+    kib.expect("a number of KiB")
 }
 
 pub fn sampling(machine: &mut Machine, _: Option<u64>) {

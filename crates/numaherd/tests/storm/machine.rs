@@ -175,7 +175,8 @@ impl Machine {
                 command
             }
         };
-        command.arg("24");
+        // MiB, or how many stay.
+        command.arg(if way == "memory" { "8" } else { "24" });
         self.start(&command)
     }
 

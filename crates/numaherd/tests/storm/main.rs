@@ -38,7 +38,7 @@ use rand::SeedableRng;
 use rustix::process::{Pid, WaitOptions};
 
 use kinds::{KINDS, Kind};
-use lab::Lab;
+use lab::{Lab, TRY_LIMIT};
 use machine::{IN_GUEST, Machine, Seen, TRY_SECONDS};
 use record::Record;
 
@@ -113,6 +113,7 @@ fn tests() -> Vec<Trial> {
                 record: Mutex::new(Record::open(None, Some(SEED))?),
                 state: None,
                 until: None,
+                guest: Mutex::default(),
             };
             (0..SHORT).try_for_each(|_| storm.next(kind, None))?;
             let record = lock(&storm.record);
@@ -160,6 +161,7 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
         record: Mutex::new(record),
         state: arguments.state.clone(),
         until: Some(Instant::now() + limit),
+        guest: Mutex::default(),
     };
     let round = kinds
         .iter()
@@ -214,6 +216,8 @@ struct Storm {
     state: Option<PathBuf>,
     /// When no try begins any more.
     until: Option<Instant>,
+    /// Held while there is a guest: one has enough with the CPUs there are.
+    guest: Mutex<()>,
 }
 
 impl Storm {
@@ -221,9 +225,11 @@ impl Storm {
         self.until.is_some_and(|until| Instant::now() > until)
     }
 
-    /// Makes the next tries of a kind. What cannot be made, because there is no lab or its guest fails, is counted as skipped.
+    /// Makes the next tries of a kind. What cannot be made, because there is no lab, or because its
+    /// guest fails or hangs, is counted as skipped; the guest ends with the turn.
     fn turn(&self, kind: &Kind) -> Result<()> {
         let tries = || -> Result<()> {
+            let _alone = kind.lab.map(|_| lock(&self.guest));
             let guest = kind.lab.map(Lab::boot).transpose()?;
             for _ in 0..tries_of_turn(kind) {
                 if !self.is_over() {
@@ -234,6 +240,7 @@ impl Storm {
         };
         match tries() {
             Err(error) if error.is::<numaherd_lab_launcher::Error>() => {
+                println!("storm: {} skipped: {error}", kind.name);
                 let begun =
                     |record: &Record| record.lines.get(kind.name).map_or(0, |line| line.begun);
                 let number = begun(&lock(&self.record));
@@ -362,7 +369,7 @@ fn attempt(
         Some(guest) => {
             let words = iter::once(command.get_program()).chain(command.get_args());
             let command = numaherd_lab_launcher::Command::inherited(words)?;
-            let output = guest.output(&command, None)?;
+            let output = guest.output(&command, Some(TRY_LIMIT))?;
             let ending = match output.ending {
                 Ending::Exited(code) => format!("exit status: {code}"),
                 Ending::Killed(signal) => format!("signal: {signal}"),
