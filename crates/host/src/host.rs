@@ -249,6 +249,9 @@ impl Host {
             self.assignments
                 .give(order.thread, pid, order.core, &order.cpus, now);
             self.scanner.mask_was_set(order.thread);
+            if order.core.is_none() {
+                self.sweep.given_back(order.thread.tid);
+            }
         }
         result
     }

@@ -48,6 +48,7 @@ mod ipm_unit;
 pub mod kernel;
 mod latest;
 mod memory_blocks;
+mod mid_fork;
 mod new_pages;
 mod node_room;
 mod options;

@@ -9,10 +9,13 @@
 //! processes start faster than they can be looked at, this would not end, so that a list is read [`MOST_LISTS`] times.
 //! The search is complete all the same if everyone new in the last list could be looked at: who starts later than that
 //! is started by someone in it, or by his descendants. Nor may anyone who was found have a parent that could not be looked
-//! at: whether it is an heir shows when it is an orphan.
+//! at: whether it is an heir shows when it is an orphan. Nor may anyone who was given back be in the middle of starting
+//! another ([`mid_fork`](crate::mid_fork)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use numaherd_topology::CpuSet;
 use numaherd_world::{Bound, Bounds, Kinship, ProcessId, Search, ThreadId, is_mask, is_whole};
@@ -20,10 +23,14 @@ use numaherd_world::{Bound, Bounds, Kinship, ProcessId, Search, ThreadId, is_mas
 use crate::cpusets::Cpusets;
 use crate::files::Root;
 use crate::kernel::{Errno, Kernel};
+use crate::mid_fork::MidFork;
 use crate::proc::{cgroup, stat, status};
 
 /// Time in ns between two thorough looks that nobody asked for.
 const SELDOM_NS: u64 = 16_000_000_000;
+
+/// For how many ms a thorough look waits until no thread may be in the middle of starting another (chosen here).
+const MOST_WAITS: u32 = 1000;
 
 /// How often a list is read in one look (chosen here).
 const MOST_LISTS: usize = 16;
@@ -39,6 +46,8 @@ pub(crate) struct Sweep {
     thorough_at_ns: u64,
     /// The oldest birth in each session, once it has been asked for in a look.
     sessions: Option<BTreeMap<u32, u64>>,
+    /// Whose children may not be there to be seen yet.
+    mid_fork: MidFork,
 }
 
 /// A process and its family, as [`Bound`] tells of them.
@@ -69,7 +78,25 @@ impl Sweep {
             passed_over: Vec::new(),
             thorough_at_ns: 0,
             sessions: None,
+            mid_fork: MidFork::default(),
         }
+    }
+
+    /// A thread has been given its affinity back just now.
+    pub(crate) fn given_back(&mut self, tid: u32) {
+        self.mid_fork.given_back(&self.root, tid);
+    }
+
+    /// Whether every child of whom was given back can be seen; a thorough look waits for that.
+    fn are_born(&mut self, thoroughly: bool) -> bool {
+        let waits = if thoroughly { MOST_WAITS } else { 0 };
+        for _ in 0..waits {
+            if self.mid_fork.are_through(&self.root) {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.mid_fork.are_through(&self.root)
     }
 
     /// The cpusets as they are now, with those CPUs online.
@@ -85,6 +112,7 @@ impl Sweep {
         online: &CpuSet,
         wanted: &Wanted<'_>,
     ) -> Search {
+        let are_born = self.are_born(wanted.thoroughly);
         self.cpusets.begin(online);
         self.sessions = None;
         let now_ns = kernel.now_ns();
@@ -119,7 +147,7 @@ impl Sweep {
         self.passed_over.sort_unstable();
         let is_known = |pid| known.binary_search(&pid).is_ok() && !missed.contains(&pid);
         let is_clear = |bound: &Bound| bound.is_orphan || is_known(bound.kin.parent);
-        search.is_complete &= search.found.iter().all(is_clear);
+        search.is_complete &= are_born && search.found.iter().all(is_clear);
         if !search.is_complete {
             let found: BTreeSet<u32> = search.found.iter().map(|b| b.process.pid).collect();
             self.passed_over.retain(|pid| !found.contains(pid));
@@ -366,6 +394,28 @@ mod tests {
     }
 
     #[test]
+    fn a_search_is_not_complete_while_someone_given_back_may_be_starting_another() {
+        let mut machine = Machine::new();
+        machine.process(10, 1, 10, 60, "0-7");
+        let own = machine.folder.path().join("proc/10");
+        let stat = fs::read_to_string(own.join("stat")).unwrap();
+        fs::write(own.join("stat"), stat.replace(" S ", " R ")).unwrap();
+        fs::write(own.join("schedstat"), "1000 0 0\n").unwrap();
+        machine.sweep.given_back(10);
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            thoroughly: false,
+            is_watched: &|_| false,
+        };
+        for is_through in [false, true] {
+            let search = (machine.sweep).find(&machine.kernel, &cpus("0-7"), &wanted);
+            assert_eq!(search.is_complete, is_through);
+            fs::write(own.join("stat"), &stat).unwrap();
+        }
+    }
+
+    #[test]
     fn threads_are_found_by_mask_and_birth() {
         let mut machine = Machine::new();
         machine.process(10, 1, 10, 60, "2-3");
@@ -430,10 +480,9 @@ mod tests {
         machine.process(12, 1, 12, 60, "2-3");
         assert_eq!(machine.find(false), [(10, true), (12, true)]);
         assert_eq!(machine.find(true).len(), 4);
-        machine.kernel.wait(
-            std::time::Duration::from_secs(16),
-            &crate::stop::Stop::new().unwrap(),
-        );
+        machine
+            .kernel
+            .wait(Duration::from_secs(16), &crate::stop::Stop::new().unwrap());
         assert_eq!(machine.find(false).len(), 4, "time has passed");
     }
 

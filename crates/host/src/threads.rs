@@ -66,8 +66,12 @@ impl Threads {
     }
 
     /// Gives a thread the CPUs of an order, checked and read back.
-    pub fn set(&self, order: &AffinityOrder) -> AffinityResult {
-        affinity::set(&self.live, order.thread, &order.cpus)
+    pub fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+        let result = affinity::set(&self.live, order.thread, &order.cpus);
+        if order.core.is_none() {
+            self.sweep.given_back(order.thread.tid);
+        }
+        result
     }
 }
 

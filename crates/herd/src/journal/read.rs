@@ -1,4 +1,5 @@
-//! Reads a journal. A line that is damaged is passed over: each line stands by itself.
+//! Reads a journal. A line that is damaged is passed over: each line stands by itself. Half a line at the end is no damage:
+//! whoever was killed in the middle of it has not set what it says.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,6 +58,7 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Found, HerdError> {
             Some(Written::Settled { thread }) => {
                 found.owed.remove(&thread);
             }
+            None if !line.ends_with(b"\n") => {}
             None => {
                 let first = Damage {
                     line: number + 2,

@@ -299,6 +299,19 @@ fn a_damaged_line_costs_no_other_thread_its_affinity_and_the_file_is_kept() {
 }
 
 #[test]
+fn half_a_line_at_the_end_says_nothing_and_is_no_damage() {
+    let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
+    let mut bytes = fs::read(place.path()).unwrap();
+    bytes.truncate(bytes.len() - 20);
+    fs::write(place.path(), bytes).unwrap();
+    let (report, after) = place.restore(&[(1, "0-3"), (2, "0-3")]);
+    assert_eq!(report.restored, [tid(1)]);
+    assert_eq!(after[&tid(2)], cpus("0-3"));
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert!(!place.path().exists() && !place.damaged().exists());
+}
+
+#[test]
 fn a_herd_that_goes_on_with_a_damaged_journal_keeps_the_damaged_file() {
     let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
     place.damage(1);
