@@ -200,15 +200,15 @@ impl Running<'_> {
         while !self.find_heirs(thoroughly || passes > 0)
             || self.governor.holdings().iter().next().is_some()
         {
+            given_back += self.give_back(snapshot);
             if self.world.now() - begun > heirs::LONGEST {
                 self.record.notice(heirs::still_started(given_back));
                 break;
             }
+            passes += 1;
             if passes == MANY_PASSES {
                 self.record.notice(heirs::waiting());
             }
-            given_back += self.give_back(snapshot);
-            passes += 1;
         }
         self.refused.clear();
         given_back

@@ -28,10 +28,11 @@ pub struct Ended {
 impl Herd {
     pub fn start(mut command: Command) -> Self {
         let said = PathBuf::from(format!("herd.{}", fs::read_dir(".").unwrap().count()));
+        let file = File::create(&said).unwrap();
         let child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&said).unwrap())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
             .spawn()
             .unwrap();
         Self {
