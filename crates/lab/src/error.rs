@@ -1,11 +1,14 @@
 //! What can go wrong with the lab, in the words a user needs.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use numaherd_hardware::HardwareError;
 use numaherd_lab_guest::protocol::ProtocolError;
+use rustix::process::Signal;
 
 /// Result with the lab's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -132,7 +135,7 @@ pub enum Cause {
     #[error("QEMU ended ({status}): {}", if message.is_empty() { "it left no message" } else { message })]
     Qemu {
         /// How it ended.
-        status: String,
+        status: ExitStatus,
         /// The last lines of its stderr.
         message: String,
     },
@@ -162,7 +165,7 @@ fn after(console: &str) -> String {
 
 impl Error {
     /// Whether another boot may well succeed: the kernel crashed (it panicked in an oops, not because it missed
-    /// something or was told to), or it was not up in time and had written nothing.
+    /// something or was told to), or it was not up in time and had written nothing, or QEMU itself crashed.
     #[must_use]
     pub fn is_worth_another_boot(&self) -> bool {
         let Self::NoBoot { cause, console } = self else {
@@ -171,9 +174,16 @@ impl Error {
         match cause {
             Cause::Panic(_) => console.lines().any(begins_oops),
             Cause::BootLimit(_) => console.is_empty(),
+            Cause::Qemu { status, .. } => status.signal().is_some_and(is_crash),
             _ => false,
         }
     }
+}
+
+/// Whether a program that ends by this signal has a fault.
+fn is_crash(signal: i32) -> bool {
+    let crashes = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL];
+    crashes.iter().any(|crash| crash.as_raw() == signal)
 }
 
 /// Attaches what was tried to an I/O error.

@@ -138,7 +138,7 @@ pub struct Running<'a> {
 }
 
 impl Guest {
-    /// Boots a guest and waits until its agent answers. A boot in which the kernel crashed or hung
+    /// Boots a guest and waits until its agent answers. A boot in which the kernel or QEMU crashed or hung
     /// ([`Error::is_worth_another_boot`]) is tried again, [`Self::BOOTS`] in all: QEMU's emulation on several
     /// threads now and then runs code of a stock kernel that another CPU is patching, and the kernel
     /// patches most while it boots (docs/lab.md, "Limits of the model"). Whatever else fails would fail again.
@@ -269,7 +269,7 @@ impl Guest {
         &self.kernel
     }
 
-    /// Of each boot before this one in which the kernel crashed or hung, how.
+    /// Of each boot before this one in which the kernel or QEMU crashed or hung, how.
     #[must_use]
     pub fn failed_boots(&self) -> &[String] {
         &self.failed_boots
@@ -467,7 +467,7 @@ impl Guest {
         } else {
             let message = self.qemu.messages.last_lines(SHOWN_LINES);
             Cause::Qemu {
-                status: end.status.to_string(),
+                status: end.status,
                 message,
             }
         };

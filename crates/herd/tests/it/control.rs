@@ -307,7 +307,8 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
              does not support: it cannot place new pages by the rule interleave; have it learn that; or \
              choose a policy that leaves new pages where they are first touched, such as linux",
             "the policy as-told needs the signal TLB residency, which is not available here: there is \
-             no such unit. Remedy: the lab."
+             no such unit. Remedy: the lab; or, for ipm, memory samples in place of residency, which is \
+             weaker evidence: set evidence = \"samples\" under [policies.ipm]."
         ]
     );
     assert_eq!(world.applied.len(), 2, "placed once and given back");

@@ -165,6 +165,16 @@ fn a_boot_over_its_time_limit_is_tried_again_only_if_the_kernel_was_silent() {
 }
 
 #[test]
+fn a_boot_in_which_qemu_crashes_is_tried_again_and_one_that_it_ends_is_not() {
+    for (end, boots) in [("kill -ABRT $$", Guest::BOOTS), ("exit 1", 1)] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let error = Guest::start(&in_place_of_qemu(directory.path(), 99, end)).unwrap_err();
+        assert!(error.to_string().contains("QEMU ended"), "{error}");
+        assert_eq!(starts(directory.path()), boots, "{error}");
+    }
+}
+
+#[test]
 fn a_kernel_parameter_that_breaks_the_boot_is_reported() {
     let broken = Options {
         kernel_parameters: vec!["rdinit=/no/init".to_owned()],

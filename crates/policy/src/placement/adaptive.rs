@@ -81,7 +81,7 @@ use crate::reason::{Figure, Reason};
 use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
-use action::{Action, Follow};
+use action::{Action, Follow, costs};
 use orders::{most_in_common, order, own_pages, spread};
 pub use rules::RULES;
 use rules::{FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
@@ -109,10 +109,6 @@ const CALM_LOOKS: u32 = 3;
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
-/// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
-const MOVE_NS: f64 = 100_000.0;
-/// What a line costs that a moved thread reads anew, in ns (chosen here).
-const LINE_NS: f64 = 100.0;
 /// What moving a page there and back costs its process, in ns: of a thread of ours, which moves it, it takes 1 to
 /// 3 µs each time (FACTS 7.3), and the process waits for less than half of that (chosen here).
 const PAGE_NS: f64 = 3_000.0;
@@ -310,35 +306,6 @@ impl Adaptive {
         seats
     }
 
-    /// What the candidate costs each process that it touches, in ns.
-    fn costs(&self, picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId, f64)> {
-        let mut costs: BTreeMap<usize, f64> = BTreeMap::new();
-        for (load, &cpu) in picture.threads.iter().zip(&candidate.cpus) {
-            if picture.is_move(load, cpu) {
-                *costs.entry(load.process).or_default() += MOVE_NS + load.held / 64.0 * LINE_NS;
-            }
-        }
-        // What processes have in common is charged to each: all wait while it moves.
-        let over = picture.spread_over(&candidate.memory, &candidate.cpus);
-        for (process, memory) in candidate
-            .memory
-            .iter()
-            .enumerate()
-            .filter(|(_, m)| m.moves())
-        {
-            let mut pages = 0.0;
-            if memory.follows {
-                pages += picture.to_move(process, &candidate.cpus);
-            }
-            if memory.spreads {
-                pages += picture.spreading(process, &candidate.memory, &over);
-            }
-            *costs.entry(process).or_default() += pages * PAGE_NS;
-        }
-        let by_id = |(process, cost): (usize, f64)| (picture.processes[process].id, cost);
-        costs.into_iter().map(by_id).collect()
-    }
-
     /// Seats threads and orders pages.
     fn act(
         &mut self,
@@ -507,7 +474,7 @@ impl Adaptive {
             return Vec::new();
         }
         self.fruitless = None;
-        let costs = self.costs(picture, &candidate);
+        let costs = costs(picture, &candidate);
         let affordable = |(process, cost): &(ProcessId, f64)| {
             self.credit
                 .get(process)

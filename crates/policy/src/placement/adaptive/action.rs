@@ -1,4 +1,4 @@
-//! What was done, until it is judged.
+//! What an action costs, and what was done until it is judged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,11 @@ use crate::stage::Stage;
 
 /// Pages move as long as that takes more than this share of the time (chosen here).
 const STILL_MOVES: f64 = 0.01;
+
+/// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
+const MOVE_NS: f64 = 100_000.0;
+/// What a line costs that a moved thread reads anew, in ns (chosen here).
+const LINE_NS: f64 = 100.0;
 
 /// What was done, and how fast threads were before and have been since.
 pub(super) struct Action {
@@ -155,4 +160,33 @@ impl Action {
         });
         (all > 0.0).then(|| gained / all)
     }
+}
+
+/// What the candidate costs each process that it touches, in ns.
+pub(super) fn costs(picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId, f64)> {
+    let mut costs: BTreeMap<usize, f64> = BTreeMap::new();
+    for (load, &cpu) in picture.threads.iter().zip(&candidate.cpus) {
+        if picture.is_move(load, cpu) {
+            *costs.entry(load.process).or_default() += MOVE_NS + load.held / 64.0 * LINE_NS;
+        }
+    }
+    // What processes have in common is charged to each: all wait while it moves.
+    let over = picture.spread_over(&candidate.memory, &candidate.cpus);
+    for (process, memory) in candidate
+        .memory
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| m.moves())
+    {
+        let mut pages = 0.0;
+        if memory.follows {
+            pages += picture.to_move(process, &candidate.cpus);
+        }
+        if memory.spreads {
+            pages += picture.spreading(process, &candidate.memory, &over);
+        }
+        *costs.entry(process).or_default() += pages * PAGE_NS;
+    }
+    let by_id = |(process, cost): (usize, f64)| (picture.processes[process].id, cost);
+    costs.into_iter().map(by_id).collect()
 }
