@@ -77,7 +77,7 @@ const BUNDLED_FROM: usize = 256;
 /// After so many ns half of what a thread wanted at its busiest counts (chosen here).
 const PEAK_HALVES_NS: f64 = 5e9;
 /// A process pauses whose threads want less than this share of what they wanted at their busiest of late (chosen here).
-const PAUSES: f64 = 0.5;
+const PAUSES: f64 = 1.0 / 3.0;
 /// Speeds that differ by less are one speed.
 const PRECISION: f64 = 0.01;
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).

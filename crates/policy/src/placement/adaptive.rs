@@ -37,8 +37,8 @@
 //! core is idle in any other. The equations know what siblings cost.
 //!
 //! A thread needs as much room as it wanted at its busiest of late (of which half counts 5 s later): threads that wait for
-//! each other want little now and all in a moment. A process is left alone while its threads want less than half of what
-//! they wanted then: what some do while the others sleep is not what the process does.
+//! each other want little now and all in a moment. A process is left alone while its threads want less than a third of
+//! what they wanted then: what some do while the others sleep is not what the process does.
 //!
 //! Where nothing is counted, threads and memory are only brought together: when each look of 10 s wanted the same. No
 //! action can be verified then, so each is taken not to have gained: what it costs is never refunded, and its process
