@@ -77,3 +77,36 @@ fn a_thread_that_only_made_room_and_was_moved_by_the_kernel_since_is_not_put_bac
         assert_eq!(is_back, !moves, "{rules:?}");
     }
 }
+
+#[test]
+fn a_process_is_left_alone_while_most_of_its_threads_sleep() {
+    for others in [1.0, 0.0] {
+        // Four threads of one process, whose memory is where one of them is.
+        let mut scene = scene();
+        for (number, cpu) in [(1, 0), (2, 2), (3, 4), (4, 6)] {
+            program(&mut scene, number, cpu, 0.0, 4000);
+        }
+        for thread in &mut scene.snapshot.threads {
+            thread.process = Scene::process(1);
+        }
+        scene.snapshot.processes.truncate(1);
+        let mut adaptive = adaptive();
+        assert_eq!(look(&mut adaptive, &mut scene, 20), Vec::<String>::new());
+        // One reads far memory, while the others run, or sleep.
+        for (at, thread) in scene.snapshot.threads.iter_mut().enumerate() {
+            let counts = thread.counts.as_mut().unwrap();
+            match at {
+                3 => {
+                    counts.instructions = 10_000_000;
+                    counts.lines = 500_000;
+                    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+                    counts.uncore_busy_cycles = Some(90_000_000);
+                    counts.uncore_requests = Some(counts.lines);
+                }
+                _ => thread.cpu_share = others,
+            }
+        }
+        let rules = look(&mut adaptive, &mut scene, 3);
+        assert_eq!(rules.is_empty(), others == 0.0, "{others}: {rules:?}");
+    }
+}
