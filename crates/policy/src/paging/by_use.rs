@@ -33,7 +33,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{
-    MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot, ThreadId,
+    BLOCK_PAGES, MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot,
+    ThreadId,
 };
 
 use super::driver::{Access, Driven, Orders, PageRule, Wish};
@@ -57,7 +58,7 @@ const SPREAD: Rule = Rule {
 };
 
 /// Pages of a block.
-const BLOCK: u64 = 512;
+const BLOCK: u64 = BLOCK_PAGES;
 /// Sampled accesses by which a block is judged.
 const ENOUGH: u32 = 8;
 /// The same, in a process whose blocks count as shared.
@@ -138,12 +139,10 @@ impl Pairs {
             .sum();
         let way = |share: f64| (share - chance) / (1.0 - chance);
         let local = f64::from(self.local) / f64::from(self.accesses.max(1));
-        let way_to_local = way(local);
-        let way = way(same);
-        if way <= ALIKE && way_to_local <= LOCAL {
+        if way(same) <= ALIKE && way(local) <= LOCAL {
             Some(Kind::Shared)
         } else {
-            (way >= 1.0 - ALIKE).then_some(Kind::Private)
+            (way(same) >= 1.0 - ALIKE).then_some(Kind::Private)
         }
     }
 }

@@ -27,10 +27,9 @@
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those before. Unless they are better on average, threads and memory go back (a thread that would
 //!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there), and
-//!    nothing is tried for `wait_s`, and for twice as
-//!    long each time after; after the second time in a row nothing is tried before as much more or less is lost as
-//!    must be gained, or other threads are busy. Where a gain shows, its cost is refunded. Either way the estimates
-//!    learn from it.
+//!    nothing is tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is
+//!    tried before as much more or less is lost as must be gained, or other threads are busy. Where a gain shows, its
+//!    cost is refunded. Either way the estimates learn from it.
 //!
 //! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
 //! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
