@@ -69,10 +69,19 @@ fn as_published_on_trace() -> numaherd_herd::Settings {
     }
 }
 
+/// Pages of the blocks in which `by-use` moves the memory of a trace's program: programs are recorded with inputs that are
+/// some 8 times smaller than those they are meant to run with (FACTS 2.2), and a block is so much smaller too.
+const BLOCK_PAGES_ON_TRACE: u32 = 64;
+
 impl Settings {
     /// The settings under which a policy acts as it was published, with everything else as usual.
     pub fn as_published(world: World) -> Self {
+        let mut policies = numaherd_policy::Settings::default();
+        if world == World::Trace {
+            policies.by_use.block_pages = u64::from(BLOCK_PAGES_ON_TRACE);
+        }
         Self {
+            policies,
             herd: match world {
                 World::Trace => as_published_on_trace(),
                 World::Lab | World::Model => as_published(),
@@ -91,6 +100,9 @@ impl Settings {
         seed: u64,
     ) -> Result<Self, ExperimentError> {
         let mut tables = scenario.settings.clone();
+        if scenario.world == World::Trace {
+            tables.set_unless_said("by_use", "block_pages", BLOCK_PAGES_ON_TRACE);
+        }
         let base = match (scenario.world, scenario.governor) {
             (World::Trace, _) => as_published_on_trace(),
             (_, Limits::Usual) => numaherd_herd::Settings::default(),
@@ -141,6 +153,17 @@ impl Settings {
 }
 
 impl Tables {
+    /// Sets a policy's key that is not set.
+    fn set_unless_said(&mut self, table: &str, key: &str, value: impl Into<Value>) {
+        let table = self
+            .policies
+            .entry(table)
+            .or_insert_with(|| Table::new().into());
+        if let Value::Table(table) = table {
+            table.entry(key).or_insert_with(|| value.into());
+        }
+    }
+
     /// Puts settings on top of these.
     fn set(&mut self, setting: &Table) {
         let tables = [

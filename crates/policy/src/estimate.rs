@@ -54,6 +54,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::busy::{LEAST_CPU_SHARE, wanted};
 use crate::memory::PerThread;
+use crate::settings::ByUseSettings;
 use crate::stage::Stage;
 use beliefs::Beliefs;
 pub use cores::Cores;
@@ -112,6 +113,8 @@ pub struct Estimator {
     /// The longest latency that a line from local memory was seen to have, in ns.
     local_ns: f64,
     beliefs: Beliefs,
+    /// How memory follows threads to several nodes.
+    by_use: ByUseSettings,
 }
 
 /// What lost cores are estimated from, the best first.
@@ -146,6 +149,8 @@ pub struct Picture {
     /// Their processes.
     pub processes: Vec<Owner>,
     seats: Seats,
+    /// Pages of the blocks in which memory goes to several nodes.
+    block_pages: u64,
     /// CPUs and cores of each domain.
     pub cores: Cores,
     figures: Vec<Figures>,
@@ -190,6 +195,14 @@ impl Rough {
 }
 
 impl Estimator {
+    /// Nothing seen yet; memory that follows threads to several nodes does so in these blocks.
+    pub fn new(by_use: ByUseSettings) -> Self {
+        Self {
+            by_use,
+            ..Self::default()
+        }
+    }
+
     /// Takes in an interval.
     pub fn observe(&mut self, stage: &Stage<'_>) -> Picture {
         let topology = stage.topology;
@@ -268,6 +281,7 @@ impl Estimator {
             threads,
             processes,
             seats,
+            block_pages: self.by_use.block_pages,
             starts: vec![Solution::within(PRECISION); DRAWS],
             lost_now: [0.0; DRAWS],
             cores,
@@ -528,7 +542,10 @@ impl Picture {
             let memory = match memory {
                 _ if without >= Without::Remote => vec![(seat.node, 1.0)],
                 None => load.memory.clone(),
-                Some(moved) => moved.memory(load, seat.node),
+                Some(moved) => {
+                    let stays = self.seat(load.cpu).is_some_and(|was| was.node == seat.node);
+                    moved.memory(load, seat.node, stays)
+                }
             };
             speeds.push(running.len());
             running.push(Running {

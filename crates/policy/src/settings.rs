@@ -12,6 +12,7 @@ pub use crate::added::AddedSettings;
 pub use crate::busy::PlacementSettings;
 pub use crate::candidates::CandidatesBy;
 pub use crate::classes::{ClassPreset, ClassSettings};
+pub use crate::paging::by_use::ByUseSettings;
 pub use crate::paging::counted::KmafSettings;
 pub use crate::paging::guard::PagingSettings;
 pub use crate::penalty::PenaltySettings;
@@ -35,6 +36,8 @@ settings! {
         di: DiSettings;
         /// Which pages are moved.
         paging: PagingSettings;
+        /// In which pieces `by-use` moves memory.
+        by_use: ByUseSettings;
         /// When threads leave their home.
         n_mass: NMassSettings;
         /// What IPM decides from, and how it maps threads.

@@ -19,7 +19,7 @@ use numaherd_policy::placement::sharing::Evidence;
 use numaherd_topology::CpuId;
 use rayon::prelude::*;
 
-use super::ipm::setup::{Platform, Played, Setup};
+use super::ipm::setup::{Platform, Played, Run, Setup};
 use super::testbed::{Effort, KERNEL, Suite, Testbed, Workload, improvement, increase};
 use super::traces::{Traces, few, where_recorded};
 use super::{brm, dino, nmass};
@@ -44,6 +44,8 @@ type Times = BTreeMap<&'static str, Vec<f64>>;
 
 /// Modelled seconds that stand for the papers' hour: a policy that must learn first finds shorter runs harder.
 const HOUR_S: f64 = 300.0;
+/// How often a trace is played after its set-up: once is hardly longer than the set-up.
+const LOOPS: u32 = 2;
 /// Layouts that the joint oracle tries at each turn, so that a suite takes minutes.
 const LAYOUTS: usize = 1000;
 
@@ -77,7 +79,13 @@ fn on_traces(traces: &Traces) -> Result<Measured> {
     let kernels = few();
     let (mut losses, mut gains, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
     for platform in [Platform::Simics, Platform::Itanium] {
-        let under = |policy| setup.run_each(platform, &kernels, policy);
+        let under = |policy| {
+            let runs = kernels.iter().map(|kernel| {
+                let run = Run::new(platform, kernel, policy)?;
+                Ok(run.with(|options| options.loops = LOOPS))
+            });
+            setup.run(runs.collect::<Result<_>>()?)
+        };
         let (kernel, adaptive, bound) = (under(KERNEL)?, under(ADAPTIVE)?, under("oracle")?);
         for (at, of) in kernels.iter().enumerate() {
             let name = format!("{} on {platform:?}", of.name);

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use numaherd_topology::CpuId;
-use numaherd_world::BLOCK_PAGES;
 
 use super::Picture;
 use super::threads::Load;
@@ -27,24 +26,30 @@ impl Memory {
 
 /// Where the memory of a process is that moves in a layout. Shares of a part that is without pages are of nothing.
 pub(super) struct Moved {
-    /// The part of its own that each thread has beside it.
+    /// The part of its own that each thread has beside it that went to another node, or was away from its memory.
     private: f64,
-    /// Where the rest of its own is, and which part of its own.
+    /// The same of a thread that stays beside what is known to be private to it: blocks with local users stay.
+    kept: f64,
+    /// Where the rest of its own is, and which part of it.
     own: Vec<(usize, f64)>,
     /// Where what it has in common with others is.
     common: Vec<(usize, f64)>,
 }
 
 impl Moved {
-    /// Where the lines of one of its threads, which is on this node, come from.
-    pub(super) fn memory(&self, load: &Load, node: usize) -> Vec<(usize, f64)> {
+    /// Where the lines of one of its threads come from that is on this node, and was before if it stays.
+    pub(super) fn memory(&self, load: &Load, node: usize, stays: bool) -> Vec<(usize, f64)> {
+        let own = 1.0 - load.common;
+        let private = match load.is_at_home && stays {
+            true => self.kept,
+            false => self.private,
+        };
         let scaled = |parts: &[(usize, f64)], by: f64| -> Vec<(usize, f64)> {
             let parts = parts.iter().map(|&(node, share)| (node, share * by));
             parts.collect()
         };
-        let own = 1.0 - load.common;
-        let mut memory = scaled(&self.own, own);
-        memory.push((node, self.private * own));
+        let mut memory = scaled(&self.own, own * (1.0 - private));
+        memory.push((node, private * own));
         if load.common > 0.0 {
             memory.extend(scaled(&self.common, load.common));
         }
@@ -54,24 +59,31 @@ impl Moved {
 
 /// The share of pages that are in one block with those of another thread, if each thread has its own in one piece: such
 /// a block has no one user. Where all threads are on one node, blocks do not matter.
-fn mixed(pages: &[u64], nodes: &[usize]) -> f64 {
+fn mixed(pages: &[u64], nodes: &[usize], block_pages: u64) -> f64 {
     if nodes.windows(2).all(|two| two[0] == two[1]) {
         return 0.0;
     }
-    let blocks = pages.iter().sum::<u64>() as f64 / BLOCK_PAGES as f64;
+    let blocks = pages.iter().sum::<u64>() as f64 / block_pages as f64;
     (nodes.len() as f64 / blocks.max(1.0)).min(1.0)
 }
 
 impl Picture {
     /// Own pages of a process that move where its memory follows its threads: to the node of all; where they are on
-    /// several, all but what is by chance where it is used.
+    /// several, all but what is known to be private beside them and what is by chance where it is used.
     pub fn to_move(&self, process: usize, cpus: &[CpuId]) -> f64 {
         let pages = &self.processes[process].pages;
         let mut nodes = self.nodes_of(process, cpus);
         nodes.dedup();
         let all: u64 = pages.iter().sum();
         let there: u64 = nodes.iter().map(|&node| pages[node]).sum();
-        all as f64 - there as f64 / nodes.len().max(1) as f64
+        let owner = &self.processes[process];
+        let at_home = owner.threads.iter();
+        let at_home = at_home.filter(|&&thread| self.threads[thread].is_at_home);
+        let kept = match nodes.len() > 1 {
+            true => owner.private * at_home.count() as f64 / owner.threads.len() as f64,
+            false => 0.0,
+        };
+        (all as f64 - there as f64 / nodes.len().max(1) as f64) * (1.0 - kept)
     }
 
     /// Over which nodes (places) memory is spread that processes have in common, each as often as they have threads
@@ -122,19 +134,20 @@ impl Picture {
             pages.into_iter().map(share).collect()
         };
         let as_is = |pages: &[u64]| shares(&mut pages.iter().copied().enumerate());
-        let (private, own) = match memory.follows {
-            false => (0.0, as_is(&owner.pages)),
+        let (private, kept, own) = match memory.follows {
+            false => (0.0, 0.0, as_is(&owner.pages)),
             true => {
                 let nodes = self.nodes_of(process, cpus);
                 let unknown = match owner.is_told {
                     true => 0.0,
                     false => 1.0 - owner.private,
                 };
-                let private = owner.private + unknown * self.private[draw];
-                let private = private * (1.0 - mixed(&owner.pages, &nodes));
-                let part = (1.0 - private) / nodes.len() as f64;
+                let apart = 1.0 - mixed(&owner.pages, &nodes, self.block_pages);
+                let found = unknown * self.private[draw] * apart;
+                let part = 1.0 / nodes.len() as f64;
                 (
-                    private,
+                    owner.private * apart + found,
+                    owner.private + found,
                     nodes.into_iter().map(|node| (node, part)).collect(),
                 )
             }
@@ -145,6 +158,7 @@ impl Picture {
         };
         Moved {
             private,
+            kept,
             own,
             common,
         }
@@ -154,14 +168,72 @@ impl Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::Estimator;
+    use crate::placement::adaptive::tests::{program, scene};
+    use crate::stage::Stage;
+    use numaherd_testing::Scene;
+    use numaherd_topology::NodeId;
+    use numaherd_world::Residency;
 
     #[test]
     fn a_block_for_each_thread_is_mixed_and_many_are_not() {
-        let mixed = |blocks: u64, nodes: &[usize]| mixed(&[blocks * BLOCK_PAGES, 0], nodes);
+        let mixed = |blocks: u64, nodes: &[usize]| mixed(&[blocks * 64, 0], nodes, 64);
         assert_eq!(mixed(1, &[1, 1, 1]), 0.0, "one node");
         assert_eq!(mixed(0, &[0, 1]), 1.0);
         assert_eq!(mixed(2, &[0, 1]), 1.0);
         assert_eq!(mixed(8, &[0, 1]), 0.25);
         assert!(mixed(10_000, &[0, 1]) < 0.001);
+    }
+    /// Eight threads of one process, each with its pages beside it, but so many that the kernel has moved away from them.
+    fn away(threads: usize) -> Picture {
+        let mut scene = scene();
+        for number in 0..8 {
+            program(&mut scene, number + 1, number, 10.0, 0);
+        }
+        for (at, thread) in scene.snapshot.threads.iter_mut().enumerate() {
+            thread.process = Scene::process(1);
+            let counts = thread.counts.as_mut().unwrap();
+            if at < threads {
+                (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+            }
+        }
+        scene.snapshot.processes.truncate(1);
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: (0..4).map(|node| (NodeId(node), 2000)).collect(),
+            kinds: None,
+        });
+        Estimator::default().observe(&Stage::of_all(&scene.snapshot, &scene.topology))
+    }
+
+    #[test]
+    fn a_thread_that_was_moved_away_from_its_pages_is_told_from_those_that_have_theirs_beside_them()
+    {
+        let picture = away(1);
+        assert_eq!(picture.processes[0].private, 1.0);
+        let here = |at: usize| {
+            let seat = picture.seat(picture.threads[at].cpu).unwrap();
+            let memory = picture.threads[at].memory.iter();
+            let here = memory.filter(|part| part.0 == seat.node);
+            here.map(|part| part.1).sum::<f64>()
+        };
+        assert_eq!(here(0), 0.0);
+        assert!((1..8).all(|at| here(at) > 0.99));
+        // Its memory goes to it, and the others keep theirs.
+        let follows = Memory {
+            follows: true,
+            spreads: false,
+        };
+        let now = picture.now();
+        let then = picture.lost(&now, &[follows]);
+        for (then, before) in then.iter().zip(picture.lost_now()) {
+            assert!(*then < before, "{then} of {before}");
+        }
+        // An eighth of those that are not there by chance.
+        assert_eq!(picture.to_move(0, &now), 750.0);
+    }
+
+    #[test]
+    fn many_threads_far_from_their_memory_may_as_well_share_it() {
+        assert!(away(4).processes[0].private < 0.5);
     }
 }

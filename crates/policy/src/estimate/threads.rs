@@ -54,6 +54,8 @@ pub struct Load {
     pub memory: Vec<(usize, f64)>,
     /// The share of its lines from memory that its process has in common with others.
     pub common: f64,
+    /// Whether its own memory is known to be beside it, as far as the process's private memory is.
+    pub(super) is_at_home: bool,
     pub(super) seen: Vec<(f64, f64)>,
     pub(super) footprint: f64,
 }
@@ -225,6 +227,7 @@ pub(super) fn load(
         busy_ns,
         memory: memory(stage, thread, owner),
         common: common(stage, thread, owner),
+        is_at_home: false,
         seen: Vec::new(),
         footprint: owner.all_pages().sum::<u64>() as f64 * stage.snapshot.page_bytes as f64,
     }
@@ -300,14 +303,69 @@ fn memory(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> Vec<(usize, f64)
     memory
 }
 
+/// A thread whose share of local lines is less than this part of its process's mean has its memory elsewhere (chosen
+/// here).
+const AWAY: f64 = 0.5;
+/// At most this share of a process's threads can be away from the memory that is theirs: with more it is rather that all
+/// use one memory (chosen here).
+const MOST_AWAY: f64 = 0.25;
+
 /// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
 /// With `l` the share of local lines on each node, and all lines from nodes with threads, that part is
 /// `(sum l - 1) / (nodes - 1)`. It is the least: what is private and elsewhere looks like what is shared. Gives it.
+///
+/// A few threads may be away from their part, as one is that the kernel moved when it had touched its pages: if the
+/// private part of the others is most of what they read, these few keep the memory that was counted of them.
 pub(super) fn tell_shared_from_private(
     threads: &mut [Load],
     members: &[usize],
     seats: &Seats,
 ) -> f64 {
+    let local = |at: usize| {
+        let seat = seats.get(threads[at].cpu).map(|(seat, _)| seat.node);
+        let of_node = (threads[at].memory.iter()).find(|&&(node, _)| Some(node) == seat);
+        of_node.map_or(0.0, |&(_, share)| share)
+    };
+    let reads = |at: &&usize| threads[**at].lines > 0.0;
+    let all = members.iter().filter(reads);
+    let mean = all.clone().map(|&at| local(at)).sum::<f64>() / all.clone().count().max(1) as f64;
+    let (at_home, away): (Vec<usize>, Vec<usize>) =
+        all.copied().partition(|&at| local(at) >= AWAY * mean);
+    let few = away.len() as f64 <= MOST_AWAY * members.len() as f64;
+    if few && !away.is_empty() && parts_of(threads, &at_home, seats).private >= 0.5 {
+        return share_out(threads, &at_home, seats);
+    }
+    share_out(threads, members, seats)
+}
+
+/// The memory of these threads of a process, as [`tell_shared_from_private`] tells it apart.
+struct PartsOf {
+    private: f64,
+    /// Nodes (places) and the share of lines from what all use there.
+    shared: Vec<(usize, f64)>,
+}
+
+/// Gives each of these threads its private part and what all use. Gives the private part.
+fn share_out(threads: &mut [Load], members: &[usize], seats: &Seats) -> f64 {
+    let PartsOf { private, shared } = parts_of(threads, members, seats);
+    if shared.is_empty() && private == 0.0 {
+        return 0.0;
+    }
+    for &at in members {
+        let Some((seat, _)) = seats.get(threads[at].cpu) else {
+            continue;
+        };
+        let mut memory = shared.clone();
+        if private > 0.0 {
+            memory.push((seat.node, private));
+        }
+        threads[at].memory = memory;
+        threads[at].is_at_home = true;
+    }
+    private
+}
+
+fn parts_of(threads: &[Load], members: &[usize], seats: &Seats) -> PartsOf {
     let mut local: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for load in members
         .iter()
@@ -323,7 +381,10 @@ pub(super) fn tell_shared_from_private(
         *weight += load.lines * load.speed;
     }
     if local.len() < 2 {
-        return 0.0;
+        return PartsOf {
+            private: 0.0,
+            shared: Vec::new(),
+        };
     }
     let local: Vec<(usize, f64)> = (local.into_iter())
         .map(|(node, (sum, weight))| (node, sum / weight))
@@ -348,19 +409,7 @@ pub(super) fn tell_shared_from_private(
     shared
         .iter_mut()
         .for_each(|(_, share)| *share *= (1.0 - private) / sum.max(1e-12));
-    for &at in members {
-        let Some((seat, _)) = seats.get(threads[at].cpu) else {
-            continue;
-        };
-        let mut memory = shared.clone();
-        if private > 0.0 {
-            memory.push((seat.node, private));
-        }
-        if !memory.is_empty() {
-            threads[at].memory = memory;
-        }
-    }
-    private
+    PartsOf { private, shared }
 }
 
 /// Where each CPU is.

@@ -5,7 +5,7 @@
 //! fastest from all of them at once.
 //!
 //! Rule: the accesses that are sampled of a process with placed threads on several nodes are counted by block of
-//! 512 pages (2 MiB of 4 KiB pages: a huge page is never split) and by the node that they came from. After the
+//! `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node that they came from. After the
 //! eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came from, or
 //! *shared*, and ordered to the process's nodes in turn, block by block, each as often as it has threads. A block that
 //! several nodes use stays where three quarters of its accesses are local: its pages lie with their users.
@@ -22,7 +22,7 @@
 //! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
 //! blocks that had been ordered, sampling rests until threads have moved, or for `thaw_after_s`.
 //!
-//! Terms: a *block* is 512 pages that begin at a multiple of it. Source: shared memory spread, private memory at
+//! Terms: a *block* is that many pages, beginning at a multiple of it; memory is dealt to nodes in 512 pages. Source: shared memory spread, private memory at
 //! home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
 //!
 //! Properties: by its own accesses, no block is ordered more than twice within `thaw_after_s` while the process's threads
@@ -31,6 +31,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use numaherd_files::settings;
 use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{
     BLOCK_PAGES, MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot,
@@ -57,8 +58,16 @@ const SPREAD: Rule = Rule {
     what: "Threads on several nodes use these pages: blocks of them go to the process's nodes in turn.",
 };
 
-/// Pages of a block.
-const BLOCK: u64 = BLOCK_PAGES;
+settings! {
+    /// In which pieces `by-use` moves memory.
+    #[derive(Copy, Eq)]
+    pub struct ByUseSettings {
+        /// Pages of a block. Linux moves a huge page as a whole: fewer than it has are for memory without huge pages, of
+        /// programs so small that the parts of their threads would meet in one block.
+        block_pages: u64 = BLOCK_PAGES, unit: "base pages", range: 1.0..=BLOCK_PAGES as f64, source: "a huge page on x86";
+    }
+}
+
 /// Sampled accesses by which a block is judged.
 const ENOUGH: u32 = 8;
 /// The same, in a process whose blocks count as shared.
@@ -77,6 +86,7 @@ const SETTLED: u32 = 128;
 #[derive(Clone, Debug, Default)]
 pub struct ByUse {
     thaw_after_ns: u64,
+    block_pages: u64,
     /// Processes with placed threads on several nodes: the node of each, ascending.
     nodes: BTreeMap<ProcessId, Vec<NodeId>>,
     blocks: HashMap<(ProcessId, u64), Block>,
@@ -153,9 +163,13 @@ impl ByUse {
         Driven {
             rule: Self {
                 thaw_after_ns: settings.paging.thaw_after_s.saturating_mul(1_000_000_000),
+                block_pages: settings.by_use.block_pages,
                 ..Self::default()
             },
-            orders: Blocks::default(),
+            orders: Blocks {
+                block_pages: settings.by_use.block_pages,
+                ..Blocks::default()
+            },
         }
     }
 }
@@ -213,7 +227,7 @@ impl PageRule for ByUse {
 
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
         let nodes = self.nodes.get(&access.sample.process)?;
-        let number = access.page / BLOCK;
+        let number = access.page / self.block_pages;
         let process = access.sample.process;
         let block = self.blocks.entry((process, number)).or_default();
         let now_ns = access.sample.time_ns;
@@ -258,7 +272,7 @@ impl PageRule for ByUse {
         let to = match (kind, user) {
             (Kind::Private, Some(user)) => user,
             (Kind::Private, None) => return None,
-            (Kind::Shared, _) => nodes[(number % nodes.len() as u64) as usize],
+            (Kind::Shared, _) => nodes[(access.page / BLOCK_PAGES % nodes.len() as u64) as usize],
         };
         let before = block.ordered.replace(Ordered {
             to,
@@ -301,7 +315,9 @@ impl PageRule for ByUse {
     }
 
     fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
-        let block = self.blocks.get(&(wish.process, wish.page / BLOCK));
+        let block = self
+            .blocks
+            .get(&(wish.process, wish.page / self.block_pages));
         let to = wish.to;
         // Of two orders in one batch, the first was to another node.
         let ordered = block.and_then(|block| block.ordered.filter(|ordered| ordered.to == to));
@@ -335,6 +351,7 @@ impl Block {
 /// Orders whole blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
+    block_pages: u64,
     page_bytes: u64,
     processes: Vec<ProcessId>,
 }
@@ -362,10 +379,11 @@ impl Orders for Blocks {
     ) -> Vec<PageOrder> {
         let is_to_move =
             |wish: &Wish<'_>| !wish.stays && topology.node(wish.to).is_some_and(Node::has_memory);
+        let block = self.block_pages;
         let order = |wish: Wish<'_>| {
-            let first = wish.page / BLOCK * BLOCK;
-            let pages = format!("{BLOCK} pages from {first:#x} on");
-            wish.order(first..first + BLOCK, &reason(&wish, pages))
+            let first = wish.page / block * block;
+            let pages = format!("{block} pages from {first:#x} on");
+            wish.order(first..first + block, &reason(&wish, pages))
         };
         wishes.into_iter().filter(is_to_move).map(order).collect()
     }

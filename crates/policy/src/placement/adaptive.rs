@@ -146,7 +146,7 @@ impl Adaptive {
     pub fn new(settings: &Settings) -> Self {
         Self {
             settings: settings.adaptive,
-            estimator: Estimator::default(),
+            estimator: Estimator::new(settings.by_use),
             seeds: Seeds::new(settings),
             credit: BTreeMap::new(),
             action: None,

@@ -50,8 +50,8 @@ fn what_one_node_uses_goes_there() {
     let orders = orders(&scene(), &[(2, 700); 9]);
     assert_eq!(orders.len(), 1);
     assert_eq!(orders[0].to, NodeId(2));
-    let first = BLOCK;
-    let count = BLOCK;
+    let first = BLOCK_PAGES;
+    let count = BLOCK_PAGES;
     assert_eq!(orders[0].pages, Pages::Window { first, count });
     assert_eq!(orders[0].rule, "by-use: private");
 }
@@ -66,7 +66,7 @@ fn what_its_user_gave_a_place_stays() {
 
 #[test]
 fn what_all_use_is_spread_block_by_block() {
-    let of_block = |block: u64| (0..8).map(move |thread| (thread % 4, block * BLOCK + 7));
+    let of_block = |block: u64| (0..8).map(move |thread| (thread % 4, block * BLOCK_PAGES + 7));
     let accesses: Vec<_> = (1..5).flat_map(of_block).collect();
     let to = blocks_to(&orders(&scene(), &accesses));
     // Block 4 is the turn of node 0, where it is already.
@@ -96,7 +96,7 @@ fn blocks_to(orders: &[PageOrder]) -> Vec<u32> {
 /// Accesses to blocks 1 to 12 in turn, so many each; `thread` is given the block and the round.
 fn in_turn(rounds: u32, thread: impl Fn(u64, u32) -> u32) -> Vec<(u32, u64)> {
     let thread = &thread;
-    let round = |round| (1..13).map(move |block| (thread(block, round), block * BLOCK));
+    let round = |round| (1..13).map(move |block| (thread(block, round), block * BLOCK_PAGES));
     (0..rounds).flat_map(round).collect()
 }
 
@@ -114,7 +114,7 @@ fn blocks_that_are_all_shared_or_all_private_are_ordered_before_their_eighth_acc
         let Pages::Window { first, .. } = order.pages else {
             panic!("a block");
         };
-        assert_eq!(u64::from(order.to.0), first / BLOCK % 2 + 1);
+        assert_eq!(u64::from(order.to.0), first / BLOCK_PAGES % 2 + 1);
     }
 }
 
@@ -167,9 +167,9 @@ fn a_block_that_was_taken_for_shared_goes_to_its_user_after_many_accesses() {
     ] {
         let mut accesses = in_turn(4, |block, round| (block as u32 + round) % 4);
         // Block 14 is the turn of node 2.
-        accesses.extend((0..own).map(|_| (1, 14 * BLOCK)));
+        accesses.extend((0..own).map(|_| (1, 14 * BLOCK_PAGES)));
         let orders = orders(&scene(), &accesses);
-        let is_of_14 = |order: &&PageOrder| matches!(order.pages, Pages::Window { first, .. } if first == 14 * BLOCK);
+        let is_of_14 = |order: &&PageOrder| matches!(order.pages, Pages::Window { first, .. } if first == 14 * BLOCK_PAGES);
         let to: Vec<(u32, &str)> = (orders.iter().filter(is_of_14))
             .map(|order| (order.to.0, &*order.rule))
             .collect();
@@ -220,7 +220,7 @@ proptest! {
             let Pages::Window { first, count } = order.pages else {
                 continue;
             };
-            prop_assert_eq!((first % BLOCK, count), (0, BLOCK));
+            prop_assert_eq!((first % BLOCK_PAGES, count), (0, BLOCK_PAGES));
             let times = seen.entry(first).or_insert(0);
             *times += 1;
             prop_assert!(*times <= 2);
