@@ -44,7 +44,7 @@ type Times = BTreeMap<&'static str, Vec<f64>>;
 
 /// Modelled seconds that stand for the papers' hour: a policy that must learn first finds shorter runs harder.
 const HOUR_S: f64 = 300.0;
-/// How often a trace is played after its set-up: once is hardly longer than the set-up.
+/// How often a trace is played; its set-up is played once, and takes about half of the first time.
 const LOOPS: u32 = 2;
 /// Layouts that the joint oracle tries at each turn, so that a suite takes minutes.
 const LAYOUTS: usize = 1000;

@@ -5,10 +5,10 @@
 //! fastest from all of them at once.
 //!
 //! Rule: the accesses that are sampled of a process with placed threads on several nodes are counted by block of
-//! `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node that they came from. After the
-//! eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came from, or
-//! *shared*, and ordered to the process's nodes in turn, block by block, each as often as it has threads. A block that
-//! several nodes use stays where three quarters of its accesses are local: its pages lie with their users.
+//! `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node that they came
+//! from. After the eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came
+//! from, or *shared*, and ordered to the process's nodes in turn, 512 pages by 512 pages, each as often as it has threads.
+//! A block that several nodes use stays where three quarters of its accesses are local: its pages lie with their users.
 //!
 //! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
 //! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
@@ -22,8 +22,8 @@
 //! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
 //! blocks that had been ordered, sampling rests until threads have moved, or for `thaw_after_s`.
 //!
-//! Terms: a *block* is that many pages, beginning at a multiple of it; memory is dealt to nodes in 512 pages. Source: shared memory spread, private memory at
-//! home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
+//! Terms: a *block* is `by_use.block_pages` pages that begin at a multiple of it. Source: shared memory spread, private
+//! memory at home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
 //!
 //! Properties: by its own accesses, no block is ordered more than twice within `thaw_after_s` while the process's threads
 //! stay on their nodes; every order is to a node on which the process has a placed thread.
