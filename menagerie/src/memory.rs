@@ -139,6 +139,18 @@ impl Placement {
         result
     }
 
+    /// Puts the calling thread back to the one CPU that it was to start on, and lets it go at once: who waited for others
+    /// was woken wherever the kernel liked. Nothing where CPUs are dealt, or it may start on several.
+    pub fn begin(&self) -> Result<(), Error> {
+        match &self.start {
+            Some(start) if start.len() == 1 && self.pins.is_empty() => {
+                confine(start)?;
+                confine(&self.allowed)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The CPU dealt to member `index`, if CPUs are dealt.
     pub fn pin(&self, index: usize) -> Option<CpuId> {
         (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()])
@@ -362,6 +374,22 @@ mod tests {
             let failed = during.settle(0, || Err::<(), _>(Error::TooLarge { count: 1, each: 1 }));
             assert!(failed.is_err());
             assert_eq!(sys::affinity().unwrap(), allowed);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_begins_on_the_cpu_it_was_given_and_is_free_there() {
+        std::thread::spawn(|| {
+            let allowed = sys::affinity().unwrap();
+            let last = allowed.last().unwrap();
+            placement(Start::Cpu(last), &[]).unwrap().begin().unwrap();
+            assert_eq!(sys::affinity().unwrap(), allowed);
+            let pinned = placement(Start::Cpu(last), &[last]).unwrap();
+            pinned.settle(0, || Ok(())).unwrap();
+            pinned.begin().unwrap();
+            assert_eq!(sys::affinity().unwrap(), CpuSet::from_iter([last]));
         })
         .join()
         .unwrap();

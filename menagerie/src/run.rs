@@ -392,7 +392,8 @@ impl<'s> Setup<'s> {
         make: impl Fn(usize) -> Result<W, Error> + Sync,
     ) -> Result<Outcome, Error> {
         let Host { gate, stop, .. } = self.host;
-        threads::run(self.common.threads, self.length, gate, stop, make)
+        let begin = || self.placement.begin();
+        threads::run(self.common.threads, self.length, gate, stop, make, begin)
     }
 }
 

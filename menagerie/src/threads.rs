@@ -57,13 +57,14 @@ pub struct Outcome {
     pub complete: bool,
 }
 
-/// Runs `count` threads, each with the workload that `make` sets up in it.
+/// Runs `count` threads, each with the workload that `make` sets up in it; released, each does `begin` first.
 pub fn run<W: Workload>(
     count: usize,
     length: Length,
     gate: &StartSignal,
     stop: &Stop,
     make: impl Fn(usize) -> Result<W, Error> + Sync,
+    begin: impl Fn() -> Result<(), Error> + Sync,
 ) -> Result<Outcome, Error> {
     let party = Party {
         count,
@@ -72,7 +73,10 @@ pub fn run<W: Workload>(
         stop,
         abandon: &|| {},
     };
-    together(&party, make, |workload| measure(workload, length, stop))
+    together(&party, make, |workload| {
+        begin()?;
+        measure(workload, length, stop)
+    })
 }
 
 /// Threads that set up, are released together and work.
@@ -244,6 +248,11 @@ mod tests {
         done: u64,
     }
 
+    /// What threads that may run anywhere do first.
+    fn free() -> Result<(), Error> {
+        Ok(())
+    }
+
     impl Workload for Counted<'_> {
         fn run(&mut self, operations: u64) -> Result<(), Error> {
             self.total.fetch_add(operations, Ordering::Relaxed);
@@ -279,7 +288,7 @@ mod tests {
         fn every_thread_does_its_length_exactly(count in 1usize..6, rounds in 0u64..20) {
             let total = AtomicU64::new(0);
             let make = |_| Ok(Counted { total: &total, fails_at: u64::MAX, done: 0 });
-            let outcome = run(count, Length::Rounds(rounds), &gate(), &Stop::new(), make).unwrap();
+            let outcome = run(count, Length::Rounds(rounds), &gate(), &Stop::new(), make, free).unwrap();
             prop_assert!(outcome.complete);
             prop_assert_eq!(outcome.works.len(), count);
             prop_assert!(outcome.works.iter().all(|work| work.operations == 7 * rounds));
@@ -302,7 +311,7 @@ mod tests {
                 done: 0,
             })
         };
-        let outcome = run(2, Length::Operations(1000), &gate(), &stop, make).unwrap();
+        let outcome = run(2, Length::Operations(1000), &gate(), &stop, make, free).unwrap();
         assert!(!outcome.complete);
         assert_eq!(
             outcome
@@ -325,7 +334,14 @@ mod tests {
                 done: 0,
             }),
         };
-        let result = run(3, Length::Operations(1000), &gate(), &Stop::new(), make);
+        let result = run(
+            3,
+            Length::Operations(1000),
+            &gate(),
+            &Stop::new(),
+            make,
+            free,
+        );
         assert!(matches!(result, Err(Error::TooLarge { .. })));
         assert_eq!(total.load(Ordering::Relaxed), 0);
     }
@@ -342,7 +358,14 @@ mod tests {
             })
         };
         // The other thread's length would take centuries.
-        let result = run(2, Length::Operations(u64::MAX), &gate(), &Stop::new(), make);
+        let result = run(
+            2,
+            Length::Operations(u64::MAX),
+            &gate(),
+            &Stop::new(),
+            make,
+            free,
+        );
         assert!(matches!(result, Err(Error::TooLarge { .. })));
     }
 
@@ -357,7 +380,7 @@ mod tests {
             })
         };
         let length = Length::Time(Duration::ZERO);
-        let outcome = run(1, length, &gate(), &Stop::new(), make).unwrap();
+        let outcome = run(1, length, &gate(), &Stop::new(), make, free).unwrap();
         assert_eq!((outcome.complete, outcome.works[0].operations), (true, 0));
     }
 }
