@@ -1,22 +1,35 @@
-//! Accesses per second of host time, by one core: through three levels of caches alone, with TLBs
-//! before them, and with the IPM unit watching the TLBs.
+//! Residency simulation: accesses of one core per second of CPU time, through three levels of caches alone, with TLBs
+//! before them, and with the IPM unit watching the TLBs, beside `cachegrind` and `lackey` (of Valgrind) that watch a
+//! program make the same accesses.
 //!
-//! The three differ in nothing else, and run one after the other, so that they can be held against
-//! each other whatever the host does. The machine has the shape of the paper's Xeon64 (four nodes
-//! of eight cores, 32 KiB, 256 KiB and 18 MiB of cache) and the TLBs of its Table II (64 and 512
-//! entries, four ways); its latencies and bandwidths are round figures, which cost the host the
-//! same as any others.
+//! The machine has the shape of the paper's Xeon64 (four nodes of eight cores, 32 KiB, 256 KiB and 18 MiB of cache) and
+//! the TLBs of its Table II (64 and 512 entries, four ways); its latencies and bandwidths are round figures, which cost
+//! the host the same as any others. cachegrind has two levels of caches, of 32 KiB and 16 MiB, neither TLBs nor time;
+//! lackey writes each access as a line of text, which is thrown away.
+//!
+//! The program that Valgrind watches is this one: it goes through the sequence in memory of its own. What it takes to
+//! start is measured as well and subtracted. Each figure is the best of several rounds in turns, since other load on
+//! the host only ever adds. The kernel accounts CPU time of other programs in hundredths of a second.
 
 use std::hint::black_box;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use numaherd_hardware::{
     Access, Cache, Config, Core, Detail, Ipm, IpmConfig, Machine, Memory, Page, Span, Tlb,
     TlbLevel, TlbManagement,
 };
 
 const GIB: u64 = 1 << 30;
-const ACCESSES: u64 = 100_000;
+const WALKED_BYTES: u64 = 64 << 20;
+const TABLE_BYTES: u64 = 16 << 10;
+/// Steps of a round: of ours and cachegrind, and of lackey.
+const STEPS: u64 = 5_000_000;
+const STEPS_OF_LACKEY: u64 = 200_000;
+const ROUNDS: usize = 2;
+/// Set for the program that Valgrind watches: the sequence's number and the steps.
+const WALK: &str = "NUMAHERD_BENCH_WALK";
+
 const PAGE_BYTES: u64 = 4096;
 
 fn config(with_tlbs: bool) -> Config {
@@ -120,9 +133,9 @@ fn shuffled(address: u64, bytes: u64) -> u64 {
 /// miss in 0.26 % and 0.05 % of their accesses on average.
 fn kernel(step: u64) -> u64 {
     if step.is_multiple_of(2) {
-        (step / 2 * 8) % (64 << 20)
+        (step / 2 * 8) % WALKED_BYTES
     } else {
-        GIB + shuffled(step * 64, 16 << 10)
+        GIB + shuffled(step * 64, TABLE_BYTES)
     }
 }
 
@@ -130,40 +143,136 @@ fn kernel(step: u64) -> u64 {
 type Sequence = (&'static str, fn(u64, u64) -> u64);
 
 const SEQUENCES: [Sequence; 4] = [
-    ("hits, 16 KiB", |_, address| (address + 64) % (16 << 10)),
+    ("hits, 16 KiB", |_, address| (address + 64) % TABLE_BYTES),
     ("stream of 8 bytes, 64 MiB", |_, address| {
-        (address + 8) % (64 << 20)
+        (address + 8) % WALKED_BYTES
     }),
     ("stream and table, 64 MiB", |step, _| kernel(step)),
-    ("random, 64 MiB", |_, address| shuffled(address, 64 << 20)),
+    ("random, 64 MiB", |_, address| {
+        shuffled(address, WALKED_BYTES)
+    }),
 ];
 
-fn residency(c: &mut Criterion) {
-    for (name, next) in SEQUENCES {
-        let mut group = c.benchmark_group(name);
-        group
-            .throughput(Throughput::Elements(ACCESSES))
-            .sample_size(20);
-        for (with, with_tlbs, with_ipm) in [
-            ("caches", false, false),
-            ("caches, TLBs", true, false),
-            ("caches, TLBs, IPM", true, true),
-        ] {
-            let mut scene = Scene::new(with_tlbs, with_ipm);
-            let (mut step, mut address) = (0, 0);
-            group.bench_function(BenchmarkId::from_parameter(with), |b| {
-                b.iter(|| {
-                    for _ in 0..ACCESSES {
-                        step += 1;
-                        address = next(step, address);
-                        scene.access(address);
-                    }
-                });
-            });
+/// Accesses per second of CPU time in a round of ours.
+fn simulated(next: fn(u64, u64) -> u64, with_tlbs: bool, with_ipm: bool) -> f64 {
+    let mut scene = Scene::new(with_tlbs, with_ipm);
+    let mut address = 0;
+    let start = Instant::now();
+    for step in 1..=STEPS {
+        address = next(step, address);
+        scene.access(address);
+    }
+    STEPS as f64 / start.elapsed().as_secs_f64()
+}
+
+/// What Valgrind watches: the sequence in memory.
+fn walk(next: fn(u64, u64) -> u64, steps: u64) {
+    let (walked, table) = (
+        vec![0_u8; WALKED_BYTES as usize],
+        vec![0_u8; TABLE_BYTES as usize],
+    );
+    let (mut address, mut sum) = (0, 0_u64);
+    for step in 1..=steps {
+        address = next(step, address);
+        let byte = match address.checked_sub(GIB) {
+            Some(in_table) => table[in_table as usize],
+            None => walked[address as usize],
+        };
+        sum = sum.wrapping_add(u64::from(byte));
+    }
+    black_box(sum);
+}
+
+/// Accesses per second of CPU time in a round under a tool of Valgrind.
+fn watched(tool: &[&str], sequence: usize, steps: u64) -> f64 {
+    let cpu_s = |steps: u64| {
+        let before = cpu_s_of_children();
+        let program = std::env::current_exe().expect("this program");
+        let status = Command::new("valgrind")
+            .args(tool)
+            .arg("--log-file=/dev/null")
+            .arg(program)
+            .env(WALK, format!("{sequence} {steps}"))
+            .stdout(Stdio::null())
+            .status()
+            .expect("valgrind is there");
+        assert!(status.success(), "valgrind {tool:?}: {status}");
+        cpu_s_of_children() - before
+    };
+    steps as f64 / (cpu_s(steps) - cpu_s(0)).max(0.01)
+}
+
+/// CPU time of the programs that this one has waited for, user and system.
+fn cpu_s_of_children() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("this process");
+    // The name may have spaces, and is in brackets.
+    let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+    let ticks = rest.split(' ').skip(13).take(2);
+    let ticks = ticks.map(|ticks| ticks.parse::<f64>().expect("a number of ticks"));
+    ticks.sum::<f64>() / 100.0
+}
+
+const CACHEGRIND: [&str; 5] = [
+    "--tool=cachegrind",
+    "--cache-sim=yes",
+    "--D1=32768,8,64",
+    "--LL=16777216,16,64",
+    "--cachegrind-out-file=/dev/null",
+];
+const LACKEY: [&str; 3] = ["--tool=lackey", "--basic-counts=no", "--trace-mem=yes"];
+
+fn table() {
+    let valgrind = Command::new("valgrind").arg("--version").output();
+    let valgrind = valgrind
+        .ok()
+        .map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    println!(
+        "million accesses per second of CPU time; in brackets, how many times as fast the unit is"
+    );
+    println!(
+        "{:26} {:>8} {:>9} {:>9} {:>16} {:>16}",
+        "", "caches", "and TLBs", "and unit", "cachegrind", "lackey"
+    );
+    for (number, (name, next)) in SEQUENCES.into_iter().enumerate() {
+        let mut best = [0.0_f64; 5];
+        for _ in 0..ROUNDS {
+            let mut round = vec![
+                simulated(next, false, false),
+                simulated(next, true, false),
+                simulated(next, true, true),
+            ];
+            if valgrind.is_some() {
+                round.push(watched(&CACHEGRIND, number, STEPS));
+                round.push(watched(&LACKEY, number, STEPS_OF_LACKEY));
+            }
+            for (best, now) in best.iter_mut().zip(round) {
+                *best = best.max(now);
+            }
         }
-        group.finish();
+        let [caches, tlbs, unit, cachegrind, lackey] = best.map(|rate| rate / 1e6);
+        let beside = |other: f64| match other > 0.0 {
+            true => format!("{other:.1} ({:.1} x)", unit / other),
+            false => "-".to_owned(),
+        };
+        println!(
+            "{name:26} {caches:>8.1} {tlbs:>9.1} {unit:>9.1} {:>16} {:>16}",
+            beside(cachegrind),
+            beside(lackey),
+        );
+    }
+    match valgrind {
+        Some(version) => println!("cachegrind and lackey: {version}"),
+        None => {
+            println!("without cachegrind and lackey: valgrind is not installed; run `make setup`")
+        }
     }
 }
 
-criterion_group!(benches, residency);
-criterion_main!(benches);
+fn main() {
+    let Ok(walked) = std::env::var(WALK) else {
+        return table();
+    };
+    let (sequence, steps) = walked.split_once(' ').expect("a sequence and steps");
+    let (_, next) = SEQUENCES[sequence.parse::<usize>().expect("a number")];
+    walk(next, steps.parse().expect("a number"));
+}
