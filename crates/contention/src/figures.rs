@@ -36,6 +36,8 @@ pub struct Figures {
     /// Share of a controller's capacity that is lost per share of writes among its lines, where it turns its
     /// bus from reads to writes and back; 0: none.
     pub write_turnaround: f64,
+    /// Whether a thread's lines wait for lines of its own as they do for those of others.
+    pub own_lines_wait: bool,
     /// ns that a core takes for one cycle of the core that profiles were measured on.
     pub ns_per_reference_cycle: f64,
 }

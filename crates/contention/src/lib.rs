@@ -52,7 +52,7 @@
 //! one answer, and no channel ever carries more than it can: where many threads want too much, waits
 //! grow until their lines in flight allow no more.
 //!
-//! Three more things are known, and left out unless a figure turns them on:
+//! Four more things are known, and left out unless a figure turns them on:
 //!
 //! * *The door of a last-level cache* ([`Figures::caches`]) is a channel like any other. Every line that the
 //!   core's own caches do not hold passes it, hit or miss, and waits there: `lines(o) w / F`. Its curve is that
@@ -68,6 +68,11 @@
 //!   other's. Linux counted with `y` = 1.15 up to 4.x (`smt_gain` = 1178 of 1024). The lines in flight that a
 //!   core can hold are divided as they are asked for. Where it is not known which threads of a domain share a core
 //!   ([`Running::siblings`]), each has the mean of the others beside it, as often as it has any.
+//!
+//! * *Own lines* ([`Figures::own_lines_wait`]): measured curves are of many cores together, and a thread's own lines
+//!   load a channel as others' do. But a line never waits for itself: a thread with one line in flight, alone at
+//!   a controller, waits for none. Without them, of the wait on a channel of which its reads are a share `s`, a line
+//!   of a thread with `F` in flight sees `1 - s / F` (Schweitzer's approximation of queues with few customers).
 //!
 //! All of it is pure: a machine is its [`Figures`], a thread what it [demands](Running), and the answer
 //! depends on nothing else. Nodes, domains and channels are known by their places.

@@ -9,6 +9,8 @@ use crate::{Factors, Figures, LINE_BYTES, Running, Speed, loaded};
 const SETTLED: f64 = 1e-6;
 /// Rounds after which an answer must do; settling takes some ten to thirty.
 const MOST_ROUNDS: usize = 300;
+/// The least share of a wait that a line sees, so that waits bound what can be asked of a channel in any case.
+const LEAST_SEEN: f64 = 0.01;
 
 /// An answer, kept as the start of the next one: little changes from epoch to epoch.
 #[derive(Clone, Debug)]
@@ -83,6 +85,8 @@ struct Use {
     loads: f64,
     /// Of the load, what is written.
     written: f64,
+    /// Share of the channel's wait that a line of the thread sees.
+    seen: f64,
 }
 
 /// Finds how fast each thread goes on.
@@ -145,6 +149,9 @@ pub fn solve(
         adjust(
             figures, &threads, &lines, &ns, factors, solution, &mut asked,
         );
+        if !figures.own_lines_wait {
+            leave_out_own(&mut threads, &lines, &ns, &asked);
+        }
         let mut change = 0.0_f64;
         for (at, thread) in threads.iter().enumerate() {
             let new = thread.ns(lines[at], &solution.waits);
@@ -276,7 +283,8 @@ struct Asked {
     share: f64,
     /// How fast that falls as its wait grows.
     falls: f64,
-    /// Of what is asked for, lines that are written, per ns.
+    /// Lines per ns, and those of them that are written.
+    lines: f64,
     written: f64,
 }
 
@@ -301,8 +309,9 @@ fn demand(
                 let channel = &mut asked[one.channel as usize];
                 let load = one.loads * lines * cpu / time;
                 channel.share += load;
+                channel.lines += load;
                 channel.written += one.written * lines * cpu / time;
-                channel.falls += load / time * one.waits * lines / thread.in_flight;
+                channel.falls += load / time * one.waits * one.seen * lines / thread.in_flight;
             }
         };
         add(&thread.lines, lines);
@@ -313,6 +322,7 @@ fn demand(
                 waits: 1.0,
                 loads: 1.0,
                 written: 0.0,
+                seen: 1.0,
             };
             add(&[door], thread.passing);
         }
@@ -324,6 +334,26 @@ fn demand(
         }
         asked.share /= capacity;
         asked.falls /= capacity;
+    }
+}
+
+/// A line that joins a queue finds the lines of other threads there, and of its own thread's all that are in flight
+/// but itself: of `F`, a share of `1 - 1 / F` (Schweitzer, in Bard, "Some extensions to multiclass queueing network
+/// analysis", 1979). Lines that the thread writes back are in nobody's flight, so all of those stay.
+fn leave_out_own(threads: &mut [Thread], lines: &[f64], ns: &[f64], asked: &[Asked]) {
+    for ((thread, &lines), &ns) in threads.iter_mut().zip(lines).zip(ns) {
+        let in_flight = thread.in_flight;
+        let each = |uses: &mut [Use], lines: f64, cpu: f64| {
+            for one in uses {
+                let own = one.waits * lines * cpu / ns;
+                let all = asked[one.channel as usize].lines.max(own);
+                if own > 0.0 {
+                    one.seen = (1.0 - own / all / in_flight).max(LEAST_SEEN);
+                }
+            }
+        };
+        each(&mut thread.lines, lines, thread.cpu_share);
+        each(&mut thread.moved, thread.transfers, thread.cpu_share);
     }
 }
 
@@ -464,7 +494,7 @@ impl Thread {
             self.lines
                 .iter()
                 .filter(|one| ((one.channel as usize) < figures.nodes) == controllers)
-                .map(|one| one.waits * solution.waits[one.channel as usize])
+                .map(|one| one.waits * one.seen * solution.waits[one.channel as usize])
                 .sum()
         };
         let (controllers, links) = (wait(true), wait(false));
@@ -504,7 +534,7 @@ impl Thread {
 /// Wait of one line on its channels.
 fn wait(uses: &[Use], waits: &[f64]) -> f64 {
     let each = uses.iter();
-    each.map(|one| one.waits * waits[one.channel as usize])
+    each.map(|one| one.waits * one.seen * waits[one.channel as usize])
         .sum()
 }
 
@@ -546,6 +576,7 @@ fn add(uses: &mut Vec<Use>, channel: u32, waits: f64, loads: f64, written: f64) 
             waits,
             loads,
             written,
+            seen: 1.0,
         });
     }
 }

@@ -44,6 +44,7 @@ fn figures(nodes: usize) -> Figures {
         clock_ghz: 2.0,
         smt_throughput: 2.0,
         write_turnaround: 0.0,
+        own_lines_wait: true,
         ns_per_reference_cycle: 0.5,
     }
 }

@@ -123,6 +123,7 @@ impl Hardware {
             caches: None,
             smt_throughput,
             write_turnaround: 0.0,
+            own_lines_wait: true,
             ns_per_reference_cycle: machine.core.cycles_scale.unwrap_or(1.0) / clock_ghz,
         };
         Ok(Self {
@@ -169,6 +170,7 @@ impl Hardware {
         let figures = &mut self.figures;
         figures.smt_throughput = options.smt_throughput.min(self.smt_throughput);
         figures.write_turnaround = options.write_turnaround;
+        figures.own_lines_wait = options.own_lines_wait;
         if let Some(first) = figures.caches.take() {
             figures.channels.truncate(first);
         }

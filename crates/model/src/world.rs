@@ -56,6 +56,9 @@ settings! {
         /// Share of a controller's bandwidth that is lost per share of writes among its lines: 0.25 on Skylake-SP
         /// and Cascade Lake, 12 to 15 % with as many writes as reads (FACTS 7.2); 0: none.
         write_turnaround: f64 = 0.0, range: 0.0..=0.9;
+        /// Whether a thread's lines wait for lines of its own as they do for those of others. Without, one that has a
+        /// single line in flight never waits on an idle machine (Schweitzer's approximation).
+        own_lines_wait: bool = true;
         /// Whether pages that move take bandwidth of controllers and links from the other threads and wait there
         /// themselves, and the process finds none of their lines in its caches afterwards.
         page_moves_disturb: bool = false;

@@ -112,6 +112,7 @@ pub(super) fn figures(topology: &Topology, draw: &Draw, local_ns: f64, llc: &[f6
         clock_ghz: 1.0,
         smt_throughput: if has_siblings { SMT_THROUGHPUT } else { 2.0 },
         write_turnaround: 0.0,
+        own_lines_wait: true,
         ns_per_reference_cycle: 1.0,
     }
 }
