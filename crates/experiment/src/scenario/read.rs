@@ -30,7 +30,7 @@ const ELSEWHERE: [(&str, &[World]); 14] = [
     ("until", &[World::Lab, World::Model]),
     ("count", &[World::Model]),
     ("governor", &[World::Model]),
-    ("model", &[World::Model]),
+    ("model", &[World::Lab, World::Model]),
     ("profiles", &[World::Model]),
     ("trace", &[World::Trace]),
     ("herd", &[World::Trace]),

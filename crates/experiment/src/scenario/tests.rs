@@ -47,6 +47,7 @@ fn every_scenario_of_the_tree_is_read_in_its_worlds() {
         ("programs", &[World::Lab]),
         ("model", &[World::Model]),
         ("agreement", &[World::Lab, World::Model]),
+        ("agreement/free", &[World::Lab, World::Model]),
     ] {
         for entry in std::fs::read_dir(folder.join(part)).unwrap() {
             let path = entry.unwrap().path();
