@@ -227,6 +227,10 @@ pub struct Reproduce {
     #[arg(long, value_name = "FOLDER")]
     pub heat_maps: Option<PathBuf>,
 
+    /// Show what brm's decisions on its micro-benchmark rest on, and check no claim; only for brm
+    #[arg(long, conflicts_with_all = ["json", "record", "from", "markdown"])]
+    pub decisions: bool,
+
     /// Run nothing, and show this record
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "record"])]
     pub from: Option<PathBuf>,

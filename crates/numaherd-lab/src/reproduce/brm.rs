@@ -7,12 +7,14 @@
 //! | [`workloads`] | §1, §6.1, §6.2, Fig 1, 8b, 8c, 9: parallel and multiprogrammed workloads |
 //! | [`readings`] | §6.1, §6.2, Fig 8a, 8c, 9: the algorithm as printed beside ours |
 //! | [`overhead`] | §6.3, Fig 10: what the bookkeeping costs |
+//! | [`decisions`] | §4.2, §4.4, Fig 8a: what its decisions rest on: `numaherd reproduce brm --decisions` |
 //! | [`inference`] | §8: candidates that brm infers |
 //! | [`lab`] | Fig 5, 7, 8a, 9 in the lab: `numaherd lab brm` |
 //!
 //! Threads stand for the paper's vCPUs, since a vCPU is a thread to the host. The modelled Linux stands for
 //! Xen's default scheduler.
 
+pub mod decisions;
 mod factors;
 mod inference;
 pub mod lab;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
@@ -84,6 +84,14 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         true => Effort::QUICK,
         false => Effort::FULL,
     };
+    if options.decisions {
+        ensure!(
+            papers == [Paper::Brm],
+            "--decisions shows what brm's decisions rest on: say `numaherd reproduce brm --decisions`"
+        );
+        print::out(&brm::decisions::tables(&effort)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let traces = options.traces.clone().unwrap_or_else(kept_traces);
     // Damaged files are reported before minutes are spent.
     let before = Record::built_in()?;

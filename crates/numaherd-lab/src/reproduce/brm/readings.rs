@@ -25,9 +25,9 @@ use crate::reproduce::testbed::{Effort, increase};
 const SCALE: u64 = 10;
 
 /// A reading: its name, and what it changes.
-type Reading = (&'static str, fn(&mut BrmSettings));
+pub(super) type Reading = (&'static str, fn(&mut BrmSettings));
 
-const READINGS: [Reading; 4] = [
+pub(super) const READINGS: [Reading; 4] = [
     ("brm", |_| {}),
     ("brm scaled to the run", scaled),
     ("as printed", printed),
