@@ -37,8 +37,11 @@ declare -A crates=(
 
 # What a part is, from the list above.
 about() {
-    awk -v part="$1" '/^#   [a-z]/ { of = $2 } /^#   / && of == part { sub("^# *(" part " +)?", ""); print } /^set/ { exit }' \
-        scripts/bench.sh | paste -sd' '
+    awk -v part="$1" '
+        /^#   [a-z]/ { of = $2 }
+        /^#   / && of == part { sub("^# *(" part " +)?", ""); print }
+        /^set/ { exit }
+    ' scripts/bench.sh | paste -sd' '
 }
 
 # Measures a part; what it prints goes to the page.
@@ -87,10 +90,13 @@ write_page() {
         if [ -n "$text" ]; then sections+=("$text"); else missing+=("\`$name\`"); fi
     done
     {
-        printf '# Speed and memory\n\n'
-        printf 'This page is the last output of `make bench`. Each part stands beside an alternative in the same run, since\n'
-        printf 'machines differ and are noisy: look at the ratios. [scripts/bench.sh](../scripts/bench.sh) writes the page;\n'
-        printf '`scripts/bench.sh PART...` measures parts again and keeps the others.\n'
+        cat <<'HEAD'
+# Speed and memory
+
+This page is the last output of `make bench`. Each part stands beside an alternative in the same run, since machines
+differ and are noisy: look at the ratios. [scripts/bench.sh](../scripts/bench.sh) writes the page; `scripts/bench.sh
+PART...` measures parts again and keeps the others. The load says how busy the host was with other work.
+HEAD
         [ ${#missing[@]} -eq 0 ] || printf '\nNot measured yet: %s.\n' "$(sed 's/ /, /g' <<<"${missing[*]}")"
         printf '\n%s\n' "${sections[@]}"
     } >"$page.new"

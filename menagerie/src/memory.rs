@@ -139,8 +139,8 @@ impl Placement {
         result
     }
 
-    /// Puts the calling thread back to the one CPU that it was to start on, and lets it go at once: who waited for others
-    /// was woken wherever the kernel liked. Nothing where CPUs are dealt, or it may start on several.
+    /// Puts the calling thread back to the one CPU that it was to start on, and lets it go at once: who waited for
+    /// others was woken wherever the kernel liked. Nothing where CPUs are dealt, or it may start on several.
     pub fn begin(&self) -> Result<(), Error> {
         match &self.start {
             Some(start) if start.len() == 1 && self.pins.is_empty() => {

@@ -7,11 +7,12 @@
 //! mean of the measured programs' times under each of three policies is compared, and the order of the policies.
 //!
 //! Times must differ by less than 10 %, and what the lab has apart by more must come in the same order on the model.
-//! [`BEYOND`] names what differs by more, for which no order is checked; whatever is mended leaves the list. In the model a program begins again when it has
-//! ended, in the lab it does not; so the programs of a scenario that disturb each other either end at about the same time
-//! or run on until all that are measured have ended.
+//! [`BEYOND`] names what differs by more, for which no order is checked; whatever is mended leaves the list. In the
+//! model a program begins again when it has ended, in the lab it does not; so the programs of a scenario that disturb
+//! each other either end at about the same time or run on until all that are measured have ended.
 //!
-//! docs/model.md shows the times. `NUMAHERD_RENEW=1 cargo test -p numaherd-experiment --test agreement` renews the table.
+//! docs/model.md shows the times. To renew its tables: `NUMAHERD_RENEW=1 cargo test -p numaherd-experiment --test
+//! agreement`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
