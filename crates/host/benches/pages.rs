@@ -226,10 +226,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
             let a = ours(pid, first, &topology)?;
             (a, hoard.pauses()?, b, their_pauses)
         };
-        for (who, moved, pauses) in [
-            ("numaherd", &a, &pauses),
-            ("migratepages", &b, &their_pauses),
-        ] {
+        for (who, moved, pauses) in [("ours", &a, &pauses), ("migratepages", &b, &their_pauses)] {
             println!(
                 "  {who:12} {:7.0} MiB/s ({} pages); {} pauses, p99 {:.2} ms, longest {:.2} ms",
                 moved.mib_per_second(page_bytes),

@@ -52,7 +52,7 @@ fn pages_go_to_the_node_whose_tlbs_hold_them() {
     let mut rules = orders.flatten().map(|order| (&*order.rule, order.to));
     let expected = ("ipm: intensely used page", NodeId(1));
     assert!(rules.all(|rule| rule == expected), "{told}");
-    let Some(Record::End(summary)) = records().last() else {
+    let Some(Record::End(summary)) = records().next_back() else {
         panic!("a ledger ends with its summary");
     };
     assert!(summary.totals.pages_moved >= PAGES / 2, "{told}");
