@@ -263,7 +263,7 @@ fn table() {
     match valgrind {
         Some(version) => println!("cachegrind and lackey: {version}"),
         None => {
-            println!("without cachegrind and lackey: valgrind is not installed; run `make setup`")
+            println!("without cachegrind and lackey: valgrind is not installed; run `make setup`");
         }
     }
 }

@@ -20,7 +20,7 @@ const WORK: [&str; 9] = [
     "--start-cpu",
     "4",
     "--rounds",
-    "60",
+    "100",
 ];
 /// Pages of 16 MiB.
 const PAGES: u64 = 4096;
@@ -31,7 +31,7 @@ fn pages_go_to_the_node_whose_tlbs_hold_them() {
     let ledger = folder.path().join("l.jsonl");
     let output = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .args(["lab", "run", "--machine", "lab-2x4", "--limit", "5m"])
-        .args(["--policy", "ipm", "--ledger"])
+        .args(["--policy", "ipm", "--interval", "200ms", "--ledger"])
         .arg(&ledger)
         .arg("--")
         .arg(menagerie())
