@@ -277,10 +277,28 @@ impl Machine {
             })
     }
 
-    /// Gets a line for the core's prefetcher, which leaves alone what others hold.
+    /// Gets a line for the core's prefetcher, which leaves alone what another domain has written. What others may only
+    /// have read it gets: the directory never forgets a holder, so a thread that comes from another CPU would else
+    /// have nothing prefetched any more.
     #[inline]
     pub(crate) fn prefetch(&self, core: usize, domain: usize, line: u64) -> Option<Reply> {
-        self.try_alone(core, domain, line, false)
+        self.try_alone(core, domain, line, false).or_else(|| {
+            let clean = !self.is_dirty_elsewhere(domain, line);
+            clean.then(|| self.settle(core, domain, line, Wanted::ToRead))
+        })
+    }
+
+    /// Whether the last-level cache of another domain has it dirty.
+    #[cold]
+    fn is_dirty_elsewhere(&self, domain: usize, line: u64) -> bool {
+        let concerned = match self.directory.holder(line) {
+            Holder::Core(other) => self.domain_of_physical[other],
+            Holder::Domain(other) => other,
+            Holder::None | Holder::Several => return false,
+        };
+        let is_dirty =
+            |llc: &Llc| llc.look(line, |found| found.is_ok_and(|entry| entry.is_dirty()));
+        concerned != domain && is_dirty(&self.llcs[concerned])
     }
 
     /// Asks for the right to write a line that the core holds shared.
