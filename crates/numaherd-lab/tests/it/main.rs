@@ -6,7 +6,6 @@ mod cli;
 mod compare;
 mod example;
 mod guest;
-mod ipm_in_lab;
 mod lab_run;
 mod package;
 mod profile;
