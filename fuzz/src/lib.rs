@@ -168,6 +168,7 @@ mod fuzz_targets {
         nri
         perf_records
         pmu_events
+        prometheus_answer
         proc_cgroup
         proc_cpu_times
         proc_cpuinfo

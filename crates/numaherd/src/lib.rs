@@ -14,6 +14,7 @@ mod ctl;
 mod doctor;
 pub mod exit;
 mod explain;
+mod http;
 pub mod laboratory;
 pub mod ledger;
 mod numad;

@@ -1,4 +1,6 @@
-//! `numaherd report`: a page of HTML drawn from ledgers.
+//! `numaherd report`: a page of HTML drawn from ledgers; or many machines at once ([`fleet`]).
+
+mod fleet;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -20,26 +22,21 @@ use crate::{ledger, print};
 ///
 /// # Errors
 /// A file cannot be read, is damaged, is no ledger or that of a later program; the page cannot be written, or
-/// would be written over a ledger that it is drawn from.
+/// would be written over a ledger that it is drawn from. As [`fleet::report`], where that is asked for.
 pub fn report(options: &Report) -> Result<()> {
-    let output = options.output.as_path();
-    let is_standard = output == Path::new("-");
+    // The command line asks for it unless it asks for a fleet.
+    let output = match &options.output {
+        Some(output) if !options.fleet && options.prometheus.is_none() => output,
+        _ => return fleet::report(options),
+    };
     let earlier: Vec<PathBuf> = (options.ledgers.iter())
         .filter_map(|path| earlier_part(path))
         .collect();
-    if !is_standard {
-        spare_ledgers(output, &options.ledgers)?;
-        spare_ledgers(output, &earlier)?;
-    }
+    spare_ledgers(output, &options.ledgers)?;
+    spare_ledgers(output, &earlier)?;
     let ledgers = runs(&options.ledgers, &earlier);
     let runs = read_all(&ledgers, &names(&ledgers))?;
-    let page = page(&runs);
-    if is_standard {
-        print::out(&page)?;
-    } else {
-        write(output, page.as_bytes())
-            .with_context(|| format!("cannot write the page {}", output.display()))?;
-    }
+    save(output, &page(&runs))?;
     let damaged = ledgers.iter().zip(&runs);
     let damaged = damaged.filter_map(|(path, run)| Some((path.display(), run.damage()?)));
     let damaged: Vec<String> = damaged
@@ -49,6 +46,15 @@ pub fn report(options: &Report) -> Result<()> {
         return Ok(());
     }
     Err(ended(Exit::Damaged, damaged.join("\nnumaherd: ")))
+}
+
+/// Writes a page, or prints it where the file is `-`.
+fn save(output: &Path, page: &str) -> Result<()> {
+    if output == Path::new("-") {
+        return print::out(page);
+    }
+    write(output, page.as_bytes())
+        .with_context(|| format!("cannot write the page {}", output.display()))
 }
 
 /// What people are shown ledgers by: their files' names, or their whole paths where names are alike.
@@ -102,8 +108,9 @@ fn runs(ledgers: &[PathBuf], earlier: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Refuses to write over a ledger that the page is drawn from.
 fn spare_ledgers(output: &Path, ledgers: &[PathBuf]) -> Result<()> {
-    let Ok(output) = output.canonicalize() else {
-        return Ok(());
+    let output = match output.canonicalize() {
+        Ok(file) if output != Path::new("-") => file,
+        _ => return Ok(()),
     };
     let same = ledgers
         .iter()
@@ -158,6 +165,18 @@ mod tests {
         (folder, path)
     }
 
+    /// Options that ask for a page here.
+    fn to(output: &Path) -> Report {
+        Report {
+            ledgers: Vec::new(),
+            output: Some(output.to_owned()),
+            fleet: false,
+            prometheus: None,
+            over: None,
+            json: false,
+        }
+    }
+
     fn entries(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -171,7 +190,7 @@ mod tests {
         let (folder, notes) = folder_with("notes", "milk, bread\n");
         let options = Report {
             ledgers: vec![notes],
-            output: folder.path().join("page.html"),
+            ..to(&folder.path().join("page.html"))
         };
         let error = report(&options).unwrap_err();
         assert_eq!(exit::of(&error), Some(Exit::Usage));
@@ -220,7 +239,7 @@ mod tests {
         let (_folder, ledger) = folder_with("run.ledger", "{}");
         let options = Report {
             ledgers: vec![ledger.clone()],
-            output: ledger.clone(),
+            ..to(&ledger)
         };
         let error = report(&options).unwrap_err();
         assert!(

@@ -39,6 +39,7 @@ mod beliefs;
 mod cores;
 mod covered;
 mod demands;
+mod each;
 mod kinds;
 mod memory;
 mod parts;

@@ -16,18 +16,19 @@
 //!   and what could be had is not known;
 //! * where not even that is known, nothing is said but why ([`Unknown`]).
 //!
-//! The mean is shared out ([`Parts`]) by taking away one cause after the other and solving the equations again.
+//! The mean is shared out by cause ([`Parts`]), by taking away one cause after the other and solving the equations
+//! again, and by process ([`ProcessLost`]), by what the equations say of each thread.
 //!
 //! Terms: a thread is *judged* if it wants at least [`LEAST_CPU_SHARE`] of a CPU; *lost cores* as in
 //! [`crate::estimate`]. Source: chosen here.
 //!
 //! Properties: a range's figures ascend and are within the CPUs that the threads judged want; no more could be had
-//! than is lost; equal input gives equal output.
+//! than is lost; processes lose no more together than the mean; equal input gives equal output.
 
 use std::time::Duration;
 
 use numaherd_topology::Topology;
-use numaherd_world::Snapshot;
+use numaherd_world::{ProcessId, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::busy::{LEAST_CPU_SHARE, wanted};
@@ -49,6 +50,9 @@ const WORTH_A_SEARCH: f64 = 0.01;
 /// What a search may cost: layouts times threads, and layouts.
 const MOST_THREADS_TRIED: usize = 16_384;
 const MOST_LAYOUTS: usize = 128;
+/// Most processes that are named each, and the least of a core that one of them loses.
+const MOST_PROCESSES: usize = 64;
+const LEAST_OF_A_PROCESS: f64 = 0.005;
 /// Threads that are not judged may use this much of a CPU together and still be left out.
 const LITTLE: f64 = 1.0;
 
@@ -61,6 +65,18 @@ pub struct Losses {
     pub judged: f64,
     /// What they lose.
     pub estimate: Estimate,
+    /// The processes that lose most of the mean, those first; `None` where there is no mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Vec<ProcessLost>>,
+}
+
+/// What the threads of a process lose.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessLost {
+    /// Which process.
+    pub id: ProcessId,
+    /// Cores, of the mean.
+    pub lost: f64,
 }
 
 /// What is known of what threads lose.
@@ -160,6 +176,23 @@ fn shared_out(figure: f64, parts: Parts) -> Parts {
     }
 }
 
+/// What the processes lose that lose most of a mean of so many cores.
+fn by_process(picture: &Picture, mean: f64) -> Vec<ProcessLost> {
+    let lost = picture.lost_by_process();
+    let times = mean / lost.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let each = picture.processes.iter().zip(lost);
+    let mut processes: Vec<ProcessLost> = each
+        .map(|(process, lost)| ProcessLost {
+            id: process.id,
+            lost: rounded((lost * times).clamp(0.0, mean)),
+        })
+        .filter(|process| process.lost >= LEAST_OF_A_PROCESS)
+        .collect();
+    processes.sort_by(|a, b| b.lost.total_cmp(&a.lost).then(a.id.cmp(&b.id)));
+    processes.truncate(MOST_PROCESSES);
+    processes
+}
+
 /// Losses of one look after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
@@ -179,10 +212,19 @@ impl Meter {
             return None;
         }
         let judged = picture.busy_cores();
+        let estimate = self.estimate(stage, picture, judged);
+        let processes = match &estimate {
+            Estimate::Known(known) => known.lost.mean.map(|mean| match known.parts {
+                Some(_) => by_process(picture, mean),
+                None => Vec::new(),
+            }),
+            Estimate::Idle | Estimate::Unknown(_) => None,
+        };
         Some(Losses {
             cpus: stage.snapshot.online.len() as u64,
             judged: rounded(judged),
-            estimate: self.estimate(stage, picture, judged),
+            estimate,
+            processes,
         })
     }
 
@@ -278,6 +320,7 @@ impl Observer {
                 cpus: snapshot.online.len() as u64,
                 judged: 0.0,
                 estimate: Estimate::Idle,
+                processes: None,
             });
         }
         let (stage, rule) = self.staged.set(snapshot, topology);

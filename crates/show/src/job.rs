@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use numaherd_herd::ledger::Header;
 use numaherd_herd::{HerdError, Line};
-use numaherd_policy::losses::{Basis, Estimate, Losses, Parts, Range, Unknown};
+use numaherd_policy::losses::{Basis, Losses, Unknown};
 use numaherd_topology::CpuSet;
 use numaherd_world::Snapshot;
 use serde::Serialize;
 
-use crate::losses::{by, why};
+use crate::losses::{LostTime, LostTimes, by, main, why};
 use crate::reading::{Read, Source};
 use crate::run::{History, RunModel};
 use crate::words::{cut, listed, percent, short};
@@ -67,28 +67,11 @@ pub struct Job {
     /// Most processes that were busy at once.
     pub tasks: usize,
     /// What it lost, by what that is estimated from.
-    pub lost: BTreeMap<Basis, JobLost>,
+    pub lost: BTreeMap<Basis, LostTime>,
     /// Why nothing is known, where that was so.
     pub unknown: Option<Unknown>,
     /// The option of srun that could have had a part of it.
     pub option: Option<&'static str>,
-}
-
-/// Lost cores, summed over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct JobLost {
-    /// Seconds over which it is summed.
-    pub seconds: f64,
-    /// CPU seconds that the judged threads wanted in them.
-    pub wanted: f64,
-    /// CPU seconds lost.
-    pub lost: Range,
-    /// CPU seconds by what they are lost to, as far as that is known.
-    pub parts: Parts,
-    /// CPU seconds wanted while it was known what could be had.
-    pub searched: f64,
-    /// CPU seconds that another placement would have given back in them.
-    pub recoverable: Range,
 }
 
 /// A ledger while it is read.
@@ -106,8 +89,7 @@ struct Past {
     reach: CpuSet,
     online: CpuSet,
     tasks: usize,
-    lost: BTreeMap<Basis, JobLost>,
-    unknown: Option<Unknown>,
+    lost: LostTimes,
 }
 
 impl Reading {
@@ -141,8 +123,8 @@ impl Reading {
             bound: share(past.bound_s),
             has_all_cpus: past.online.is_subset(&past.reach),
             tasks: past.tasks,
-            lost: past.lost,
-            unknown: past.unknown,
+            lost: past.lost.by_basis,
+            unknown: past.lost.unknown,
             option: None,
         };
         job.option = job.main().and_then(|(_, lost)| option(lost, job.tasks));
@@ -174,41 +156,14 @@ impl History for Past {
     }
 
     fn lost(&mut self, model: &RunModel, losses: &Losses) {
-        let known = match &losses.estimate {
-            Estimate::Idle => return,
-            Estimate::Unknown(unknown) => {
-                self.unknown = Some(*unknown);
-                return;
-            }
-            Estimate::Known(known) => known,
-        };
-        let seconds = model.interval_ns as f64 / 1e9;
-        let sums = self.lost.entry(known.from).or_default();
-        sums.seconds += seconds;
-        sums.wanted += losses.judged * seconds;
-        sums.lost.add(&known.lost, seconds);
-        sums.parts = (sums.parts).plus(known.parts.unwrap_or_default().times(seconds));
-        if let Some(recoverable) = &known.recoverable {
-            sums.searched += losses.judged * seconds;
-            sums.recoverable.add(recoverable, seconds);
-        }
-    }
-}
-
-impl JobLost {
-    /// The share of what was wanted that could be had, by what is likely.
-    fn could_be_had(&self) -> Option<f64> {
-        let had = self.recoverable.mean.filter(|_| self.searched > 0.0)?;
-        Some(had / self.searched)
+        self.lost.add(losses, model.interval_ns as f64 / 1e9);
     }
 }
 
 impl Job {
     /// What was known for most of the time.
-    fn main(&self) -> Option<(Basis, &JobLost)> {
-        let known = self.lost.iter().filter(|(_, lost)| lost.wanted > 0.0);
-        let (basis, lost) = known.max_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds))?;
-        Some((*basis, lost))
+    fn main(&self) -> Option<(Basis, &LostTime)> {
+        main(&self.lost)
     }
 
     /// Whether its user has decided where its threads run, and nobody else is there.
@@ -307,7 +262,7 @@ impl Job {
 }
 
 /// The option of srun against what most is lost to. One task alone is bound by its own program.
-fn option(lost: &JobLost, tasks: usize) -> Option<&'static str> {
+fn option(lost: &LostTime, tasks: usize) -> Option<&'static str> {
     let parts = lost.parts;
     let worth = lost
         .could_be_had()

@@ -4,6 +4,7 @@
 //! * [`summary`]: what a run came to, at its end;
 //! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger;
 //! * [`job`]: what a batch job lost, at its end;
+//! * [`fleet`]: which of many machines, their groups and programs lose most, and what would help;
 //! * [`status`]: what a herd and its machine are like now;
 //! * [`metrics`] and [`mod@page`]: the same for a scraper and for a browser;
 //! * [`replay`]: how other policies' decisions on a recording compare with the recorded ones;
@@ -16,6 +17,7 @@
 
 mod error;
 pub mod explain;
+pub mod fleet;
 pub mod guards;
 mod guests;
 pub mod job;

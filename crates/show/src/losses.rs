@@ -1,11 +1,15 @@
 //! Lost cores in words: how many, how many of them could be had, and what that is estimated from.
 
+mod sums;
+
 use std::collections::BTreeMap;
 
 use numaherd_herd::LostSums;
 use numaherd_policy::losses::{Basis, Estimate, Losses, Range, Unknown};
 
 use crate::words::{counted, nanoseconds_of, short, time};
+pub use sums::LostTime;
+pub(crate) use sums::{LostTimes, main};
 
 /// What the machine loses, in a sentence or two.
 pub fn sentence(losses: &Losses) -> String {
@@ -133,7 +137,7 @@ fn mean_of(sum: &Range, seconds: f64) -> Range {
 }
 
 /// `3.1 (2.2 to 4)`; `None` where nothing says what is likely.
-fn likely(range: &Range) -> Option<String> {
+pub(crate) fn likely(range: &Range) -> Option<String> {
     let mean = short(range.mean?);
     let (least, most) = (short(range.least), short(range.most));
     Some(match least == most {

@@ -1,15 +1,43 @@
-//! What pages of HTML are made of: tables, and text of a ledger's, which whoever wrote it is text and never
-//! markup.
+//! What pages of HTML are made of: a document in the style of reports, tables, and text of a ledger's, which whoever
+//! wrote it is text and never markup.
 
 use std::fmt::Write;
 
-use maud::{Escaper, Markup, Render, html};
+use maud::{DOCTYPE, Escaper, Markup, PreEscaped, Render, html};
 
 /// Letters of a name that are shown.
 const MOST_NAME: usize = 40;
 
 /// Letters of any other text that are shown.
 const MOST_SAID: usize = 1_000;
+
+/// The style sheet: one drawing for light, dark and print by its variables.
+const STYLE: &str = include_str!("report/page/style.css");
+
+/// What the page lets a browser fetch or run: nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// A page that needs nothing else, with this title as its heading.
+pub(crate) fn document(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content=(concat!("numaherd ", env!("CARGO_PKG_VERSION")));
+                title { (Escaped(title)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (Escaped(title)) }
+                (body)
+            }
+        }
+    };
+    page.into_string()
+}
 
 /// A table, which scrolls by itself where it is too wide. The title of a column of figures begins with `#`.
 pub(crate) fn table(titles: &[&str], rows: &Markup) -> Markup {

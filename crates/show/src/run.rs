@@ -336,6 +336,7 @@ impl RunModel {
             Record::Snapshot(snapshot) => self.saw(line, snapshot, history),
             Record::Losses(losses) => {
                 self.totals.add_losses(losses, self.interval_ns);
+                self.lost_by_group(losses);
                 self.losses = Some(losses.clone());
                 history.lost(self, losses);
             }

@@ -117,6 +117,7 @@ impl Place for Estimating {
             cpus: 8,
             judged: 1234.0,
             estimate: self.0,
+            processes: None,
         })
     }
 }

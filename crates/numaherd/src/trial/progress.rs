@@ -2,20 +2,24 @@
 //! machine counts of the selected threads.
 
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hyper::StatusCode;
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::http::{Address, Limits};
 
 /// How long a command or an endpoint may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest answer of an endpoint, in bytes.
-const MOST_ANSWER: u64 = 64 << 20;
+/// What an endpoint may take.
+const LIMITS: Limits = Limits {
+    time: PATIENCE,
+    bytes: 64 << 20,
+};
 
 /// How much of what a command printed is shown.
 const SHOWN: usize = 60;
@@ -34,10 +38,7 @@ pub enum Source {
 /// A metric of a Prometheus endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    url: String,
-    /// Host and port.
-    host: String,
-    path: String,
+    address: Address,
     metric: String,
     /// As they are written within the braces; a sample has them all.
     labels: Vec<String>,
@@ -50,15 +51,11 @@ impl Endpoint {
     /// # Errors
     /// It is no such address, or no such metric.
     pub fn parse(url: &str, metric: &str) -> Result<Self, String> {
-        let Some(rest) = url.strip_prefix("http://") else {
-            return Err(format!(
-                "--prometheus: {url:?} is no http:// address; for any other, use --progress with a command such as curl"
-            ));
-        };
-        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let has_port = host
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let address = Address::parse(url).map_err(|why| {
+            format!(
+                "--prometheus: {why}; for anything else, use --progress with a command such as curl"
+            )
+        })?;
         let wrong = || {
             format!("--prometheus: {metric:?} is no metric; write NAME or NAME{{LABEL=\"VALUE\"}}")
         };
@@ -66,21 +63,8 @@ impl Endpoint {
             .filter(|(_, _, rest)| rest.is_empty())
             .map(|(name, labels, _)| (name, labels))
             .ok_or_else(wrong)?;
-        if host.is_empty() {
-            return Err(format!("--prometheus: {url:?} names no host"));
-        }
         Ok(Self {
-            url: url.to_owned(),
-            host: if has_port {
-                host.to_owned()
-            } else {
-                format!("{host}:80")
-            },
-            path: if path.is_empty() {
-                "/metrics".to_owned()
-            } else {
-                path.to_owned()
-            },
+            address,
             metric: name.to_owned(),
             labels: labels.into_iter().map(str::to_owned).collect(),
         })
@@ -107,13 +91,13 @@ impl Endpoint {
             let Some(value) = value.filter(|value| value.is_finite()) else {
                 return Err(format!(
                     "{}: {name} is {:?}, which is no number",
-                    self.url,
+                    self.address.url,
                     rest.trim()
                 ));
             };
             sum = Some(sum.unwrap_or(0.0) + value);
         }
-        sum.ok_or_else(|| format!("{} has no metric {}", self.url, self.named()))
+        sum.ok_or_else(|| format!("{} has no metric {}", self.address.url, self.named()))
     }
 
     fn named(&self) -> String {
@@ -123,48 +107,19 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint's text. HTTP/1.0, so that it comes in one piece.
+    /// The endpoint's text.
     fn text(&self) -> Result<String, String> {
-        let cannot = |error: &dyn fmt::Display| format!("cannot read {}: {error}", self.url);
-        let fails = |error: std::io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                cannot(&format!("no answer within {} s", PATIENCE.as_secs()))
-            }
-            _ => cannot(&error),
+        let path = match self.address.path.as_str() {
+            "" => "/metrics",
+            path => path,
         };
-        let address = self.host.to_socket_addrs().map_err(fails)?.next();
-        let address = address.ok_or_else(|| cannot(&"the host has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(fails)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(fails)?;
-        let request = format!(
-            "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: text/plain\r\n\r\n",
-            self.path, self.host
-        );
-        stream.write_all(request.as_bytes()).map_err(fails)?;
-        let (begun, mut answer) = (Instant::now(), Vec::new());
-        let mut piece = [0; 16 << 10];
-        loop {
-            let left = PATIENCE.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return Err(fails(ErrorKind::TimedOut.into()));
-            }
-            stream.set_read_timeout(Some(left)).map_err(fails)?;
-            match stream.read(&mut piece).map_err(fails)? {
-                0 => break,
-                length => answer.extend_from_slice(&piece[..length]),
-            }
-            if answer.len() as u64 > MOST_ANSWER {
-                return Err(cannot(&"the answer does not end"));
-            }
-        }
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer
-            .split_once("\r\n\r\n")
-            .ok_or_else(|| cannot(&"the answer is not HTTP"))?;
-        let status = head.lines().next().unwrap_or_default();
-        match status.split(' ').nth(1) {
-            Some("200") => Ok(body.to_owned()),
-            _ => Err(cannot(&format!("it answered {status:?}"))),
+        let answer = self.address.get(path, LIMITS)?;
+        match answer.status {
+            StatusCode::OK => Ok(String::from_utf8_lossy(&answer.body).into_owned()),
+            status => Err(format!(
+                "cannot read {}: it answered {status}",
+                self.address.url
+            )),
         }
     }
 }
@@ -215,7 +170,9 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(command) => write!(f, "what `{command}` prints"),
-            Self::Prometheus(endpoint) => write!(f, "{} of {}", endpoint.named(), endpoint.url),
+            Self::Prometheus(endpoint) => {
+                write!(f, "{} of {}", endpoint.named(), endpoint.address.url)
+            }
             Self::World => f.write_str("CPU time of the selected threads"),
         }
     }
@@ -320,17 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_a_host_and_usual_port_and_path() {
-        let of = |url| Endpoint::parse(url, "up").map(|endpoint| (endpoint.host, endpoint.path));
-        let expected = |host: &str, path: &str| Ok((host.to_owned(), path.to_owned()));
-        assert_eq!(of("http://[::1]:9100"), expected("[::1]:9100", "/metrics"));
-        assert_eq!(
-            of("http://a.example/m?x=1"),
-            expected("a.example:80", "/m?x=1")
-        );
-        for wrong in ["https://a/", "localhost:9100", "http:///metrics"] {
-            assert!(of(wrong).is_err(), "{wrong}");
-        }
+    fn a_metric_is_a_name_with_labels() {
         for wrong in ["", "sum(a)", "a b", "a{b=\"c\"", "1a"] {
             let refused = Endpoint::parse("http://a", wrong).unwrap_err();
             assert!(

@@ -5,6 +5,7 @@ mod agent;
 mod cli;
 mod config;
 mod explain_page;
+mod fleet;
 mod heirs;
 mod program;
 mod reload;

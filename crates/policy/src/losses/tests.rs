@@ -76,6 +76,24 @@ fn what_is_lost_is_shared_out_by_what_it_is_lost_to() {
 }
 
 #[test]
+fn what_is_lost_is_shared_out_by_process() {
+    let scene = pairs();
+    let losses = look(&scene);
+    let mean = known(&scene).lost.mean.unwrap();
+    let processes = losses.processes.unwrap();
+    let sum: f64 = processes.iter().map(|process| process.lost).sum();
+    assert!((sum - mean).abs() < 0.01, "{processes:?} of {mean}");
+    // The four threads that use no cache lose nothing that is worth a line.
+    let pressing = scene.snapshot.threads.iter().take(4);
+    let pressing: Vec<ProcessId> = pressing.map(|thread| thread.process).collect();
+    assert!(
+        processes.iter().all(|p| pressing.contains(&p.id)),
+        "{processes:?}"
+    );
+    assert!(look(&uncounted()).processes.is_none());
+}
+
+#[test]
 fn without_the_uncore_penalty_it_is_by_counters_alone() {
     let mut scene = pairs();
     for thread in &mut scene.snapshot.threads {
@@ -156,6 +174,7 @@ fn what_the_policy_found_itself_is_not_found_again() {
         cpus: 8,
         judged: 7.0,
         estimate: Estimate::Idle,
+        processes: None,
     };
     let scene = pairs();
     let mut observer = Observer::default();
@@ -210,6 +229,9 @@ proptest! {
             });
         }
         let losses = look(&scene);
+        let processes = losses.processes.iter().flatten().map(|process| process.lost);
+        let (each, sum) = (processes.clone().fold(0.0, f64::max), processes.sum::<f64>());
+        prop_assert!(each.is_finite() && sum <= losses.judged + 0.1, "{losses:?}");
         if let Estimate::Known(Known { lost, recoverable, parts, .. }) = losses.estimate {
             if let Some(parts) = parts {
                 let each = [parts.controllers, parts.remote, parts.caches, parts.cpus];

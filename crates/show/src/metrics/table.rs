@@ -1,7 +1,7 @@
 //! Every metric, in the order in which they are shown: kind, name, unit and labels where it has any, help,
 //! and where its samples come from.
 
-use numaherd_policy::losses::{Estimate, Known, Range};
+use numaherd_policy::losses::{Basis, Estimate, Known, Range};
 use numaherd_world::PageFailure;
 use serde::Serialize;
 
@@ -99,6 +99,13 @@ metrics! {
         => each(|view, to| for (&basis, sums) in &view.run.totals.lost {
             range(&[losses::basis_word(basis)], &sums.lost, to);
         });
+    Gauge "lost_cores_part" by "cause", "The mean of the lost cores by what they are lost to: `controllers`, `remote` memory, shared `caches`, waits for `cpus`"
+        => each(|view, to| if let Some(parts) = known(view).and_then(|known| known.parts) {
+            to.real(&["controllers"], parts.controllers);
+            to.real(&["remote"], parts.remote);
+            to.real(&["caches"], parts.caches);
+            to.real(&["cpus"], parts.cpus);
+        });
     Counter "uncore_busy_cycles", "Core cycles in which requests to the uncore were outstanding, where counted"
         => whole(|run| run.totals.counted.uncore_busy_cycles);
     Counter "uncore_requests", "Requests to the uncore, where counted" => whole(|run| run.totals.counted.uncore_requests);
@@ -147,6 +154,10 @@ metrics! {
         => each(|view, to| for (group, sums) in &view.run.more.groups { to.whole(&[group], sums.thread_moves); });
     Counter "group_pages_moved" by "group", "Base pages of the group's processes that were moved"
         => each(|view, to| for (group, sums) in &view.run.more.groups { to.whole(&[group], sums.pages_moved); });
+    Counter "group_lost_cpu" in "seconds" by "group", "CPU time that the group's threads lost to caches and memory: its part of the mean of `numaherd_lost_cpu_seconds_total`, as far as there is one"
+        => each(|view, to| if view.run.totals.lost.contains_key(&Basis::Uncore) {
+            for (group, sums) in &view.run.more.groups { to.real(&[group], sums.lost_cpu_s); }
+        });
 
     // What is decided and done.
     Counter "decisions" by "rule", "Threads for which a rule of the policy named a core"

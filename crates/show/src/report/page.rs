@@ -5,19 +5,14 @@ mod one;
 mod tables;
 mod trial;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use numaherd_world::{ProcessId, ThreadId};
 
 use super::Run;
 use super::tracks::ThreadTrack;
+use crate::markup::document;
 pub(super) use crate::markup::{Escaped, name, table};
 use crate::words::counted;
-
-/// The style sheet: one drawing for light, dark and print by its variables.
-const STYLE: &str = include_str!("page/style.css");
-
-/// What the page lets a browser fetch or run: nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Runs as a page of HTML.
 pub fn page(runs: &[Run]) -> String {
@@ -25,38 +20,24 @@ pub fn page(runs: &[Run]) -> String {
         [only] => format!("Numaherd: {}", policy(only)),
         _ => format!("Numaherd: {}", counted(runs.len() as u64, "run")),
     };
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content=(concat!("numaherd ", env!("CARGO_PKG_VERSION")));
-                title { (Escaped(&title)) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (Escaped(&title)) }
-                @if runs.is_empty() {
-                    p { "No ledger was given." }
-                }
-                @if runs.len() > 1 {
-                    (contents(runs))
-                    (compared::compared(runs))
-                }
-                @for (number, run) in (1..).zip(runs) {
-                    (one::one(number, run, runs.len() == 1))
-                }
-                p.soft {
-                    "Drawn from ledgers alone by numaherd " (env!("CARGO_PKG_VERSION")) ". A figure that \
-                     was not measured is not shown; none is made up. Times are the machine's own, from \
-                     when it began to be watched."
-                }
-            }
+    let body = html! {
+        @if runs.is_empty() {
+            p { "No ledger was given." }
+        }
+        @if runs.len() > 1 {
+            (contents(runs))
+            (compared::compared(runs))
+        }
+        @for (number, run) in (1..).zip(runs) {
+            (one::one(number, run, runs.len() == 1))
+        }
+        p.soft {
+            "Drawn from ledgers alone by numaherd " (env!("CARGO_PKG_VERSION")) ". A figure that \
+             was not measured is not shown; none is made up. Times are the machine's own, from \
+             when it began to be watched."
         }
     };
-    page.into_string()
+    document(&title, &body)
 }
 
 fn contents(runs: &[Run]) -> Markup {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use numaherd_herd::ledger::PagingTick;
 use numaherd_herd::{Line, Record, Refusal};
+use numaherd_policy::losses::Losses;
 use numaherd_topology::NodeId;
 use numaherd_world::{Outcome, PageOutcome, ProcessId, ThreadId};
 
@@ -168,6 +169,16 @@ impl RunModel {
         let process = decision.process.and_then(|id| self.processes.get_mut(id));
         if let Some(track) = process {
             track.last_move = Some(decision.clone());
+        }
+    }
+
+    /// What the machine lost in the latest interval, by group.
+    pub(super) fn lost_by_group(&mut self, losses: &Losses) {
+        let seconds = self.interval_ns as f64 / 1e9;
+        for process in losses.processes.iter().flatten() {
+            if let Some(group) = self.group_of(process.id) {
+                group.lost_cpu_s += process.lost * seconds;
+            }
         }
     }
 

@@ -72,7 +72,7 @@ pub struct Sums {
     pub samples: u64,
     /// Of these, accesses that left the core's node.
     pub samples_remote: u64,
-    /// Moves by the process's group ([`NO_GROUP`] for processes in none).
+    /// Moves and losses by the process's group ([`NO_GROUP`] for processes in none).
     pub groups: BTreeMap<String, GroupSums>,
     /// Notices.
     pub notices: u64,
@@ -83,13 +83,15 @@ pub struct Sums {
     pub ledger_ended: bool,
 }
 
-/// What was done to the processes of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// What was done to the processes of a group, and what they lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GroupSums {
     /// Times that one of their threads had to leave its CPU.
     pub thread_moves: u64,
     /// Their base pages that were moved.
     pub pages_moved: u64,
+    /// CPU seconds that their threads lost to caches and memory, while that was known.
+    pub lost_cpu_s: f64,
 }
 
 /// What came of a rule.

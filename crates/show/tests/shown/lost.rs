@@ -22,6 +22,7 @@ pub fn of(estimate: Estimate) -> Losses {
         cpus: 64,
         judged: 40.0,
         estimate,
+        processes: None,
     }
 }
 

@@ -1,0 +1,140 @@
+//! A host as its ledger is read: sums over the whole run, of the machine, its groups and its programs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use numaherd_herd::ledger::Header;
+use numaherd_herd::{HerdError, Line};
+use numaherd_policy::losses::{Losses, Range};
+
+use super::{Help, Host, MOST_NAMES, OTHERS};
+use crate::losses::{LostTimes, main};
+use crate::reading::Read;
+use crate::run::{History, RunModel};
+use crate::words::cut;
+
+/// A ledger while it is read.
+#[derive(Debug)]
+pub struct Reading {
+    name: String,
+    read: Read<Past>,
+}
+
+/// A host that was read.
+#[derive(Clone, Debug)]
+pub struct HostRead {
+    /// Its figures.
+    pub host: Host,
+    /// Cores that its groups lose, and its programs.
+    pub groups: BTreeMap<String, f64>,
+    /// See `groups`.
+    pub programs: BTreeMap<String, f64>,
+    /// When its ledger ends, in ms since 1970, where that is known.
+    pub ends_unix_ms: Option<u64>,
+    /// Where its ledger is damaged, as a sentence.
+    pub damage: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    lost: LostTimes,
+    /// Looks, whatever they said.
+    looks: u64,
+    /// Core seconds.
+    groups: BTreeMap<String, f64>,
+    programs: BTreeMap<String, f64>,
+}
+
+impl Reading {
+    /// A ledger of which the first line was read; `name` is what the host is called.
+    pub fn new(name: &str, header: &Header) -> Self {
+        Self {
+            name: cut(name).to_owned(),
+            read: Read::new(header, Past::default()),
+        }
+    }
+
+    /// Takes in the next line.
+    pub fn line(&mut self, line: &Arc<Line>) {
+        self.read.line(line);
+    }
+
+    /// Ends the reading: what stopped it, if not the end of the file.
+    pub fn finish(mut self, damage: Option<&HerdError>) -> HostRead {
+        self.read.finish(0, damage);
+        let (model, past) = (self.read.model, self.read.past);
+        let main = main(&past.lost.by_basis);
+        let seconds = main.map_or(0.0, |(_, lost)| lost.seconds);
+        // What a search found is of the time in which there was one.
+        let searched = main.filter(|(_, lost)| lost.searched > 0.0);
+        let searched = searched.map(|(_, lost)| (&lost.recoverable, lost.wanted / lost.searched));
+        let parts = main.filter(|(_, lost)| lost.lost.mean.is_some());
+        let mut host = Host {
+            name: self.name,
+            cpus: model.machine.as_ref().map_or(0, |machine| machine.cpus),
+            dry_run: model.dry_run,
+            paused: model.paused,
+            basis: main.map(|(basis, _)| basis),
+            lost: main.map(|(_, lost)| times(&lost.lost, 1.0 / seconds)),
+            recoverable: searched.map(|(recoverable, more)| times(recoverable, more / seconds)),
+            parts: parts.map(|(_, lost)| lost.parts.times(1.0 / seconds)),
+            help: Help::Nothing,
+            policy: model.policy,
+        };
+        host.help = match past.looks {
+            0 => Help::NewerProgram,
+            _ => Help::of(&host, past.lost.unknown),
+        };
+        let cores = |names: BTreeMap<String, f64>| {
+            let each = names.into_iter().map(|(name, lost)| (name, lost / seconds));
+            each.filter(|(_, lost)| lost.is_finite()).collect()
+        };
+        let begun = self.read.source.begun_unix_ms;
+        HostRead {
+            host,
+            groups: cores(past.groups),
+            programs: cores(past.programs),
+            ends_unix_ms: begun.map(|begun| begun.saturating_add(model.time_ns / 1_000_000)),
+            damage: self.read.source.damage,
+        }
+    }
+}
+
+impl History for Past {
+    fn lost(&mut self, model: &RunModel, losses: &Losses) {
+        let seconds = model.interval_ns as f64 / 1e9;
+        self.looks += 1;
+        self.lost.add(losses, seconds);
+        for process in losses.processes.iter().flatten() {
+            let Some(track) = model.process(process.id) else {
+                continue;
+            };
+            let lost = process.lost * seconds;
+            if let Some(group) = &track.group {
+                add(&mut self.groups, group, lost);
+            }
+            match &track.guest {
+                Some(guest) => add(&mut self.programs, &format!("machine {}", guest.name), lost),
+                None => add(&mut self.programs, &track.name, lost),
+            }
+        }
+    }
+}
+
+/// Adds to what a name lost, or to what the others did once there are enough names.
+fn add(names: &mut BTreeMap<String, f64>, name: &str, lost: f64) {
+    let name = cut(name);
+    let is_room = names.len() < MOST_NAMES || names.contains_key(name);
+    let name = if is_room { name } else { OTHERS };
+    match names.get_mut(name) {
+        Some(sum) => *sum += lost,
+        None => drop(names.insert(name.to_owned(), lost)),
+    }
+}
+
+/// So many times a range.
+fn times(range: &Range, times: f64) -> Range {
+    let mut product = Range::default();
+    product.add(range, times);
+    product
+}
