@@ -7,7 +7,9 @@
 # Reproducible: the same sources, toolchain and SOURCE_DATE_EPOCH (by default the date of the last entry in
 # packaging/debian/changelog) give the same digest, which is printed last.
 #
-#   scripts/image.sh [FOLDER]        default target/image
+#   scripts/image.sh [--arch ARCH] [FOLDER]
+#                                    default target/image; --arch arm64: built on amd64 with what `scripts/setup.sh arm64`
+#                                    installs
 #
 #   PROGRAMS=FOLDER                  take the programs in this folder instead of building them
 #
@@ -17,14 +19,18 @@ cd "$(dirname "$0")/.."
 . scripts/release.sh
 needs "tar, gzip, binutils and coreutils" tar gzip strip sha256sum
 
+if [ "${1:-}" = --arch ]; then
+    for_architecture "${2:?--arch: which? For example: --arch arm64}"
+    shift 2
+else
+    case $(uname -m) in
+    x86_64) architecture=amd64 ;;
+    aarch64) architecture=arm64 ;;
+    *) die "there is no image for $(uname -m): amd64 and arm64 only" ;;
+    esac
+fi
 folder=${1:-$target/image}
-machine=$(uname -m)
-case $machine in
-x86_64) architecture=amd64 ;;
-aarch64) architecture=arm64 ;;
-*) die "there is no image for $machine: amd64 and arm64 only" ;;
-esac
-triple=$machine-unknown-linux-gnu
+triple=${triple:-$(uname -m)-unknown-linux-gnu}
 date=$(sed -n 's/^ -- .*>  //p' packaging/debian/changelog | head -1)
 epoch=${SOURCE_DATE_EPOCH:-$(date -d "$date" +%s)}
 

@@ -10,6 +10,9 @@
 #   scripts/setup.sh peers      sched_ext's schedulers, which `lab compare` compares with on that kernel;
 #                               `peers scx_rusty` only that one: some 5 minutes each on two cores
 #   scripts/setup.sh programs   the programs of scenarios/programs, which nothing else needs: 500 MB
+#   scripts/setup.sh arm64      what `scripts/package.sh --arch arm64` needs: Debian's cross compiler, qemu-user, and Rust's
+#                               library for arm64
+#   scripts/setup.sh release    cargo-cyclonedx, with which package.sh writes the SBOM
 #
 # What it changes on the system: it installs the packages below, and where the release's own QEMU
 # is older than 10 it adds the release's backports suite at priority 100, so that nothing else is
@@ -494,12 +497,41 @@ prepare_peers() { # prepare_peers [NAME...]
     done
 }
 
+prepare_arm64() {
+    local missing triple=aarch64-unknown-linux-gnu
+    missing=$(missing_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
+    if [ -n "$missing" ]; then
+        refresh_lists
+        say "installing ${missing//$'\n'/ }"
+        # shellcheck disable=SC2086 # one word per package
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
+    fi
+    command -v rustc >/dev/null || die "Rust is not in PATH: install it"
+    if [ ! -d "$(rustc --print target-libdir --target "$triple")" ]; then
+        command -v rustup >/dev/null || die "rustup is not in PATH: install Rust's library for $triple by what installed Rust"
+        say "adding Rust's library for $triple"
+        rustup --quiet target add "$triple"
+    fi
+}
+
+# The version is fixed: what it writes is compared.
+prepare_release() {
+    local wanted=0.5.9
+    command -v cargo >/dev/null || die "cargo is not in PATH: install Rust"
+    if [ "$(cargo cyclonedx --version 2>/dev/null | sed 's/.* //')" != "$wanted" ]; then
+        say "building cargo-cyclonedx $wanted"
+        cargo install --quiet --locked "cargo-cyclonedx@$wanted"
+    fi
+}
+
 system_release
 case ${1:-all} in
     packages) install_packages ;;
     kernel) prepare_kernel ;;
     pmu) build_pmu ;;
     programs) install_programs ;;
+    arm64) prepare_arm64 ;;
+    release) prepare_release ;;
     linux)
         [[ ${2:-} =~ ^[0-9]+\.[0-9]+$ ]] || die "which Linux? For example: scripts/setup.sh linux 7.3"
         lab=$lab/linux-$2
@@ -518,5 +550,5 @@ case ${1:-all} in
         build_pmu
         say "the lab is ready in $lab"
         ;;
-    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, peers, programs, or nothing for all" ;;
+    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, peers, programs, arm64, release, or nothing for all" ;;
 esac

@@ -43,15 +43,20 @@ struct Packages {
     numad: PathBuf,
 }
 
+/// The script, with the programs under test and these options.
+fn package_script(folder: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(root().join("scripts/package.sh"));
+    command
+        .args(options)
+        .arg(folder)
+        .env("PROGRAMS", program().parent().unwrap())
+        .env("COMPRESSION", "none")
+        .env_remove("SOURCE_DATE_EPOCH");
+    command
+}
+
 fn packages(folder: &Path) -> Packages {
-    let script = root().join("scripts/package.sh");
-    let said = said(
-        Command::new(script)
-            .arg(folder)
-            .env("PROGRAMS", program().parent().unwrap())
-            .env("COMPRESSION", "none")
-            .env_remove("SOURCE_DATE_EPOCH"),
-    );
+    let said = said(&mut package_script(folder, &[]));
     let paths: Vec<&str> = said.lines().collect();
     let [.., numad, laboratory, numaherd] = paths[..] else {
         panic!("not three packages' paths: {said}");
@@ -94,6 +99,20 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
             again.display()
         );
     }
+    let sums = ["--check", "--strict", "SHA256SUMS"];
+    let summed = said(
+        Command::new("sha256sum")
+            .args(sums)
+            .current_dir(folder.path().join("first")),
+    );
+    assert_eq!(
+        summed
+            .lines()
+            .filter(|line| line.ends_with(".deb: OK"))
+            .count(),
+        3,
+        "{summed}"
+    );
     let (first, laboratory, numad) = (first.numaherd, first.laboratory, first.numad);
 
     let list = said(Command::new("dpkg-deb").arg("--contents").arg(&numad));
@@ -180,6 +199,64 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
                 .arg(unpacked.join("DEBIAN").join(script)),
         );
     }
+}
+
+#[test]
+fn what_signs_is_given_the_checksums() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = package_script(folder.path(), &[])
+        .env("SIGN", "cp --suffix=.signed --backup=simple /dev/null")
+        .output()
+        .expect("the script can be started");
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+    let signed = fs::read_to_string(folder.path().join("SHA256SUMS.signed")).unwrap();
+    assert!(signed.contains("numaherd_"), "{signed}");
+}
+
+#[test]
+fn an_architecture_that_cannot_be_built_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |architecture: &str, path: &str| {
+        let said = package_script(folder.path(), &["--arch", architecture])
+            .env("PATH", path)
+            .output()
+            .expect("the script can be started");
+        let told = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert_eq!(told.lines().count(), 1, "{told}");
+        (said.status.code(), told)
+    };
+    let path = std::env::var("PATH").unwrap();
+    let (code, told) = refused("s390x", &path);
+    assert!(
+        code == Some(1) && told.contains("there is no cross build of s390x"),
+        "{told}"
+    );
+    // The tools of a machine without a cross compiler.
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let here = [
+        "bash",
+        "basename",
+        "dirname",
+        "sed",
+        "dpkg",
+        "dpkg-deb",
+        "dpkg-parsechangelog",
+        "dpkg-shlibdeps",
+    ];
+    for tool in here.iter().chain(&["strip", "gzip"]) {
+        let found = said(Command::new("sh").args(["-c", "command -v \"$0\"", tool]));
+        std::os::unix::fs::symlink(found.trim(), tools.join(tool)).unwrap();
+    }
+    let (code, told) = refused("arm64", tools.to_str().unwrap());
+    assert!(
+        code == Some(5) && told.contains("scripts/setup.sh arm64"),
+        "{code:?} {told}"
+    );
 }
 
 /// Of 10, by systemd's own reckoning: what a service that sees all processes can come to.
