@@ -168,7 +168,6 @@ mod fuzz_targets {
         nri
         perf_records
         pmu_events
-        prometheus_answer
         proc_cgroup
         proc_cpu_times
         proc_cpuinfo
@@ -178,6 +177,7 @@ mod fuzz_targets {
         proc_stat
         proc_status
         program_profiles
+        prometheus_answer
         qemu_process
         qmp
         replay
