@@ -74,6 +74,7 @@ numaherd_fuzz::target!(|text: &str| {
         write_turnaround: run.below(90) as f64 / 100.0,
         page_moves_disturb: run.below(2) == 1,
         numa_balancing: run.below(2) == 1,
+        own_lines_wait: run.below(2) == 0,
     };
     let jobs: Vec<Job> = rows
         .take(MOST_JOBS)
