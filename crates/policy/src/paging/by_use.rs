@@ -58,13 +58,16 @@ const SPREAD: Rule = Rule {
     what: "Threads on several nodes use these pages: blocks of them go to the process's nodes in turn.",
 };
 
+/// The most base pages of a block: 1 GiB of 4 KiB pages, the largest page there is on x86.
+const MOST_BLOCK_PAGES: f64 = (1 << 18) as f64;
+
 settings! {
     /// In which pieces `by-use` moves memory.
     #[derive(Copy, Eq)]
     pub struct ByUseSettings {
         /// Pages of a block. Linux moves a huge page as a whole: fewer than it has are for memory without huge pages, of
         /// programs so small that the parts of their threads would meet in one block.
-        block_pages: u64 = BLOCK_PAGES, unit: "base pages", range: 1.0..=BLOCK_PAGES as f64, source: "a huge page on x86";
+        block_pages: u64 = BLOCK_PAGES, unit: "base pages", range: 1.0..=MOST_BLOCK_PAGES, source: "a huge page on x86";
     }
 }
 
