@@ -4,10 +4,10 @@
 //! one controller. What each thread has for itself belongs beside it; what all use has no right node, and is read
 //! fastest from all of them at once.
 //!
-//! Rule: the accesses that are sampled of a process with placed threads on several nodes are counted by block of
-//! `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node that they came
-//! from. After the eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came
-//! from, or *shared*, and ordered to the process's nodes in turn, 512 pages by 512 pages, each as often as it has threads.
+//! Rule: the accesses that are sampled of a process with placed threads on several nodes, and no other busy threads, are
+//! counted by block of `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node
+//! that they came from. After the eighth of a block, it is *private*, and ordered to the node that at least three quarters
+//! of them came from, or *shared*, and ordered to the process's nodes in turn, 512 pages by 512 pages, each as often as it has threads.
 //! A block that several nodes use stays where three quarters of its accesses are local: its pages lie with their users.
 //!
 //! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
@@ -35,10 +35,11 @@ use numaherd_files::settings;
 use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{
     BLOCK_PAGES, MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot,
-    ThreadId,
+    Thread, ThreadId,
 };
 
 use super::driver::{Access, Driven, Orders, PageRule, Wish};
+use crate::busy::{LEAST_CPU_SHARE, wanted};
 use crate::policy::{Optional, PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
@@ -190,6 +191,16 @@ fn spread_out(placed: &[PlacedThread]) -> BTreeMap<ProcessId, Vec<NodeId>> {
     nodes
 }
 
+/// The processes with busy threads that are not placed: where these are in a moment is not known, and they would wait for
+/// memory that went to the others.
+fn with_others(placed: &[PlacedThread], snapshot: &Snapshot) -> HashSet<ProcessId> {
+    let placed: HashSet<ThreadId> = placed.iter().map(|thread| thread.thread).collect();
+    let is_other =
+        |thread: &&Thread| wanted(thread) >= LEAST_CPU_SHARE && !placed.contains(&thread.id);
+    let others = snapshot.threads.iter().filter(is_other);
+    others.map(|thread| thread.process).collect()
+}
+
 impl PageRule for ByUse {
     fn needs(&self) -> PagingNeeds<'_> {
         PagingNeeds {
@@ -205,7 +216,8 @@ impl PageRule for ByUse {
         let mut nodes = spread_out(placed);
         let is_free =
             |process| (snapshot.process(process)).is_none_or(|known| known.memory_policy.is_none());
-        nodes.retain(|&process, _| is_free(process));
+        let others = with_others(placed, snapshot);
+        nodes.retain(|&process, _| is_free(process) && !others.contains(&process));
         let thaws = |since_ns: u64| snapshot.time_ns.saturating_sub(since_ns) >= self.thaw_after_ns;
         if self.nodes != nodes || self.rests_since_ns.is_some_and(thaws) {
             (self.settled, self.rests_since_ns) = (0, None);

@@ -57,6 +57,26 @@ fn what_one_node_uses_goes_there() {
 }
 
 #[test]
+fn memory_stays_while_a_busy_thread_of_its_process_is_not_placed() {
+    for (share, orders) in [(0.5, 0), (0.05, 1)] {
+        let mut scene = scene();
+        let placed = placed(&scene);
+        scene.thread(1, 100.0, 0);
+        scene.snapshot.threads.last_mut().unwrap().cpu_share = share;
+        let mut paging = ByUse::paging(&Settings::default());
+        paging.placed(&placed, &scene.snapshot);
+        let samples: Vec<_> = (1..10)
+            .map(|time_ns| scene.access(2, 2, 700, 0, time_ns))
+            .collect();
+        let random = &mut Random::seed_from_u64(1);
+        assert_eq!(
+            paging.sampled(&samples, &scene.topology, random).len(),
+            orders
+        );
+    }
+}
+
+#[test]
 fn what_its_user_gave_a_place_stays() {
     let mut scene = scene();
     scene.home(1, "spread", 0);
