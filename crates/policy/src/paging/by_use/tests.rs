@@ -17,7 +17,7 @@ fn scene() -> Scene {
 
 fn placed(scene: &Scene) -> Vec<PlacedThread> {
     let threads = scene.snapshot.threads.iter();
-    let placed = |thread: &numaherd_world::Thread| PlacedThread {
+    let placed = |thread: &Thread| PlacedThread {
         thread: thread.id,
         process: thread.process,
         node: NodeId(thread.cpu.0),
