@@ -104,7 +104,7 @@ impl Estimator {
         // What of the memory was private is seen only in how fast threads are now.
         let by_use = |process: usize| {
             let nodes = before.nodes_of(process, cpus);
-            memory[process].follows && nodes.first() != nodes.last()
+            memory[process].follows > 0 && nodes.first() != nodes.last()
         };
         let private: &[f64] = match (0..memory.len()).any(by_use) {
             true => &[0.0, LIKELY_PRIVATE, 1.0],

@@ -8,11 +8,15 @@ use numaherd_topology::CpuId;
 use super::Picture;
 use super::threads::Load;
 
+/// The portions of a process's memory that can follow its threads one after the other: as many blocks in a row, of which
+/// each portion has one.
+pub const PORTIONS: u64 = 64;
+
 /// What becomes of a process's memory in a layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Its own follows its threads.
-    pub follows: bool,
+    /// How many portions of its own follow its threads now.
+    pub follows: u64,
     /// What it has in common with others is spread over the nodes of all whose common memory is.
     pub spreads: bool,
 }
@@ -20,7 +24,7 @@ pub struct Memory {
 impl Memory {
     /// Whether any of it moves.
     pub fn moves(self) -> bool {
-        self.follows || self.spreads
+        self.follows > 0 || self.spreads
     }
 }
 
@@ -34,6 +38,8 @@ pub(super) struct Moved {
     own: Vec<(usize, f64)>,
     /// Where what it has in common with others is.
     common: Vec<(usize, f64)>,
+    /// The share of all this that moves now; the rest is where it was.
+    share: f64,
 }
 
 impl Moved {
@@ -52,6 +58,10 @@ impl Moved {
         memory.push((node, private * own));
         if load.common > 0.0 {
             memory.extend(scaled(&self.common, load.common));
+        }
+        if self.share < 1.0 {
+            memory = scaled(&memory, self.share);
+            memory.extend(scaled(&load.memory, 1.0 - self.share));
         }
         memory
     }
@@ -84,6 +94,35 @@ impl Picture {
             false => 0.0,
         };
         (all as f64 - there as f64 / nodes.len().max(1) as f64) * (1.0 - kept)
+    }
+
+    /// Portions of a process's memory that are still to follow its threads, where these are in a layout.
+    pub fn portions_left(&self, process: usize, cpus: &[CpuId]) -> u64 {
+        match self.processes[process].followed {
+            Some((home, portions))
+                if self
+                    .nodes_of(process, cpus)
+                    .iter()
+                    .all(|&node| node == home) =>
+            {
+                PORTIONS - portions
+            }
+            _ => PORTIONS,
+        }
+    }
+
+    /// The share that follows of what would move if all of a process's own memory followed: in portions that have
+    /// followed, nothing is left to move.
+    fn share_that_follows(&self, process: usize, memory: Memory, cpus: &[CpuId]) -> f64 {
+        memory.follows as f64 / self.portions_left(process, cpus) as f64
+    }
+
+    /// Own pages of a process that move in a layout.
+    pub fn following(&self, process: usize, memory: Memory, cpus: &[CpuId]) -> f64 {
+        match memory.follows {
+            0 => 0.0,
+            _ => self.share_that_follows(process, memory, cpus) * self.to_move(process, cpus),
+        }
     }
 
     /// Over which nodes (places) memory is spread that processes have in common, each as often as they have threads
@@ -135,8 +174,8 @@ impl Picture {
         };
         let as_is = |pages: &[u64]| shares(&mut pages.iter().copied().enumerate());
         let (private, kept, own) = match memory.follows {
-            false => (0.0, 0.0, as_is(&owner.pages)),
-            true => {
+            0 => (0.0, 0.0, as_is(&owner.pages)),
+            _ => {
                 let nodes = self.nodes_of(process, cpus);
                 let unknown = match owner.is_told {
                     true => 0.0,
@@ -161,6 +200,10 @@ impl Picture {
             kept,
             own,
             common,
+            share: match memory.follows {
+                0 => 1.0,
+                _ => self.share_that_follows(process, memory, cpus),
+            },
         }
     }
 }
@@ -220,7 +263,7 @@ mod tests {
         assert!((1..8).all(|at| here(at) > 0.99));
         // Its memory goes to it, and the others keep theirs.
         let follows = Memory {
-            follows: true,
+            follows: PORTIONS,
             spreads: false,
         };
         let now = picture.now();

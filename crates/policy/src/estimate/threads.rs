@@ -18,6 +18,8 @@ const ASSUMED_LINES: f64 = 2.0;
 /// How much more of one memory than of another must be on a thread's node for its local lines to tell which of the two
 /// it reads (chosen here).
 const TOLD_APART: f64 = 0.5;
+/// Memory is private of which this share is (chosen here).
+const PRIVATE: f64 = 0.95;
 /// Where a domain's cache is not described: bytes a core.
 pub(super) const USUAL_CACHE: f64 = (1 << 20) as f64;
 
@@ -112,6 +114,10 @@ pub struct Owner {
     pub private: f64,
     /// Whether the others are known to be shared: its memory has followed its threads before.
     pub is_told: bool,
+    /// Whether its memory can follow in portions: all of it is private, and its own.
+    pub has_portions: bool,
+    /// To which node (place) how many portions of its memory have followed, less than all.
+    pub followed: Option<(usize, u64)>,
 }
 
 /// Of each node (place), how many bytes a process may still take: a tenth of what is free stays for everybody else.
@@ -167,7 +173,15 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
         common_kinds,
         private: 0.0,
         is_told: false,
+        has_portions: residency.is_some_and(is_private),
+        followed: None,
     }
+}
+
+/// Whether memory is private, as far as kinds are told apart: but for the files that every program has.
+fn is_private(residency: &Residency) -> bool {
+    let private = residency.of_kind(MemoryKind::Private);
+    private.is_none_or(|private| private.total() as f64 >= PRIVATE * residency.total() as f64)
 }
 
 /// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, and files

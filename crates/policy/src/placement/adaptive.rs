@@ -14,7 +14,8 @@
 //! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
-//!    process that it touches has credit for its cost: where it has too little, its memory stays for now.
+//!    process that it touches has credit for its cost: where it has too little, a part of its memory that the credit
+//!    pays for follows first, and once that has gained, the next; or all stays for now.
 //!    `loss_budget` of the time that a process runs accrues as credit, beginning with `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
@@ -81,7 +82,7 @@ use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Follow, costs};
-use orders::{most_in_common, order, own_pages, spread};
+use orders::{following, most_in_common, order, spread};
 pub use rules::RULES;
 use rules::{FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
 use search::{Balanced, Candidate, may_have};
@@ -136,6 +137,8 @@ pub struct Adaptive {
     busy: Vec<ThreadId>,
     /// Processes whose memory followed its threads to several nodes: what is private is there since.
     told: BTreeSet<ProcessId>,
+    /// Of processes of whose memory a part has followed: to which node (place), and how many portions.
+    followed: BTreeMap<ProcessId, (usize, u64)>,
     uncounted: Uncounted,
     meter: Meter,
     losses: Option<Losses>,
@@ -161,6 +164,7 @@ impl Adaptive {
             looks: 0,
             busy: Vec::new(),
             told: BTreeSet::new(),
+            followed: BTreeMap::new(),
             uncounted: Uncounted::default(),
             meter: Meter::default(),
             losses: None,
@@ -214,8 +218,9 @@ impl Adaptive {
             credit.insert(owner.id, before + ran_ns * self.settings.loss_budget);
         }
         self.credit = credit;
-        self.told
-            .retain(|&process| stage.snapshot.process(process).is_some());
+        let is_there = |process: &ProcessId| stage.snapshot.process(*process).is_some();
+        self.told.retain(is_there);
+        self.followed.retain(|process, _| is_there(process));
     }
 
     /// Whether an action is over and how it ended; what is not over goes on.
@@ -224,7 +229,7 @@ impl Adaptive {
             return None;
         }
         let action = self.action.take()?;
-        let by_use = action.followed.iter().filter(|follow| follow.by_use);
+        let by_use = action.followed.iter().filter(|follow| follow.is_by_use());
         self.told.extend(by_use.map(|follow| follow.process));
         let speeds = action.speeds();
         let layout = (&*action.layout.cpus, &*action.layout.memory);
@@ -292,8 +297,9 @@ impl Adaptive {
                     self.pages.push(order);
                 }
             };
-            if follow.memory.follows && !follow.by_use {
-                back(own_pages(owner), follow.from);
+            if let Some(pages) = follow.ordered {
+                self.followed.remove(&follow.process);
+                back(pages, follow.from);
             }
             if follow.memory.spreads {
                 let part = Part::WHOLE;
@@ -327,7 +333,7 @@ impl Adaptive {
         let memory = &candidate.memory;
         let is_seated = |at: usize, cpu: CpuId| {
             let load = &picture.threads[at];
-            let waits = picture.suffers(at) >= SUFFERS || memory[load.process].follows;
+            let waits = picture.suffers(at) >= SUFFERS || memory[load.process].follows > 0;
             load.is_free && (waits || picture.is_move(load, cpu))
         };
         cores::part(stage, picture, &mut candidate.cpus, is_seated);
@@ -343,7 +349,7 @@ impl Adaptive {
             let rule = match (moves, suffers) {
                 (true, true) => GAIN,
                 (true, false) => MAKE_ROOM,
-                (false, _) if suffers || candidate.memory[load.process].follows => HOLD,
+                (false, _) if suffers || candidate.memory[load.process].follows > 0 => HOLD,
                 (false, _) => continue,
             };
             if moves {
@@ -370,16 +376,23 @@ impl Adaptive {
             let mut nodes = picture.nodes_of(process, &candidate.cpus);
             nodes.dedup();
             let whose = (owner.id, picture.threads[owner.threads[0]].id);
-            if let ([home], true) = (&*nodes, memory.follows) {
-                let why = why.to_string();
-                (self.pages).push(order(stage, whose, own_pages(owner), *home, FOLLOW, why));
-            }
+            let home = nodes
+                .first()
+                .copied()
+                .filter(|_| nodes.len() == 1 && memory.follows > 0);
+            let ordered = home.map(|home| {
+                let left = picture.portions_left(process, &candidate.cpus);
+                let (pages, followed) = following(owner, memory.follows, left);
+                self.followed.remove(&owner.id);
+                (self.followed).extend(followed.map(|portions| (owner.id, (home, portions))));
+                (self.pages).push(order(stage, whose, pages, home, FOLLOW, why.to_string()));
+                pages
+            });
             if spread_of == Some(process) {
                 let orders = spread(stage, whose, &owner.common_kinds, &over, &why);
                 self.pages.extend(orders);
             }
-            let by_use = memory.follows && nodes.len() > 1;
-            (action.followed).push(Follow::new(owner, memory, by_use));
+            (action.followed).push(Follow::new(owner, memory, home, ordered));
         }
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
@@ -534,6 +547,7 @@ impl PlacementRule for Adaptive {
         let mut picture = self.estimator.observe(stage);
         for owner in &mut picture.processes {
             owner.is_told = self.told.contains(&owner.id);
+            owner.followed = self.followed.get(&owner.id).copied();
         }
         if picture.from == Basis::Residency {
             let now_ns = stage.snapshot.time_ns;

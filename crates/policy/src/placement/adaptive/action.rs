@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{Pages, ProcessId, ThreadId};
 
 use super::search::Candidate;
 use super::{JUDGED_AFTER, PAGE_NS, SETTLES_AFTER};
@@ -44,31 +44,41 @@ pub(super) struct Follow {
     pub(super) process: ProcessId,
     /// What of it.
     pub(super) memory: Memory,
-    /// Whether its own goes to several nodes, as it is used.
-    pub(super) by_use: bool,
+    /// Which of its own were ordered to one node.
+    pub(super) ordered: Option<Pages>,
     /// Its pages by node (places) at the last look; first, before any moved.
     pages: Vec<u64>,
-    /// The node (place) that most of its own was on.
+    /// The node (place) that most of its own was on that was not there already.
     pub(super) from: usize,
     /// The node (place) that most of what it has in common was on.
     pub(super) common_from: usize,
 }
 
 impl Follow {
-    pub(super) fn new(owner: &Owner, memory: Memory, by_use: bool) -> Self {
-        let most = |pages: &[u64]| {
-            (0..pages.len())
-                .max_by_key(|&node| pages[node])
-                .unwrap_or(0)
+    /// Memory that moves, as far as it was `ordered` to the node `home` (place), or as it is used.
+    pub(super) fn new(
+        owner: &Owner,
+        memory: Memory,
+        home: Option<usize>,
+        ordered: Option<Pages>,
+    ) -> Self {
+        let most = |pages: &[u64], but: Option<usize>| {
+            let nodes = (0..pages.len()).filter(|&node| Some(node) != but);
+            nodes.max_by_key(|&node| pages[node]).unwrap_or(0)
         };
         Self {
             process: owner.id,
             memory,
-            by_use,
+            ordered,
             pages: owner.all_pages().collect(),
-            from: most(&owner.pages),
-            common_from: most(&owner.common),
+            from: most(&owner.pages, home),
+            common_from: most(&owner.common, None),
         }
+    }
+
+    /// Whether its own goes to several nodes, as it is used.
+    pub(super) fn is_by_use(&self) -> bool {
+        self.memory.follows > 0 && self.ordered.is_none()
     }
 
     /// Pages that have moved since the last look, as far as nodes have more of them.
@@ -104,9 +114,8 @@ impl Action {
     /// For how many ns it is carried out, from `now_ns` on: one thread moves all pages, one after the other.
     pub(super) fn begin(&mut self, now_ns: u64) -> u64 {
         let (memory, cpus) = (&self.layout.memory, &self.layout.cpus);
-        let follows = (0..memory.len()).filter(|&process| memory[process].follows);
-        let own: f64 = follows
-            .map(|process| self.before.to_move(process, cpus))
+        let own: f64 = (0..memory.len())
+            .map(|process| self.before.following(process, memory[process], cpus))
             .sum();
         // What processes have in common moves once.
         let over = self.before.spread_over(memory, cpus);
@@ -162,12 +171,23 @@ impl Action {
     }
 }
 
+/// What a layout costs a process for the moves of its threads, in ns.
+pub(super) fn moving(picture: &Picture, process: usize, cpus: &[CpuId]) -> f64 {
+    let threads = picture.processes[process].threads.iter();
+    let loads = threads.map(|&at| (&picture.threads[at], cpus[at]));
+    let moved = loads.filter(|&(load, cpu)| picture.is_move(load, cpu));
+    moved
+        .map(|(load, _)| MOVE_NS + load.held / 64.0 * LINE_NS)
+        .sum()
+}
+
 /// What the candidate costs each process that it touches, in ns.
 pub(super) fn costs(picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId, f64)> {
     let mut costs: BTreeMap<usize, f64> = BTreeMap::new();
-    for (load, &cpu) in picture.threads.iter().zip(&candidate.cpus) {
-        if picture.is_move(load, cpu) {
-            *costs.entry(load.process).or_default() += MOVE_NS + load.held / 64.0 * LINE_NS;
+    for process in 0..picture.processes.len() {
+        let cost = moving(picture, process, &candidate.cpus);
+        if cost > 0.0 {
+            costs.insert(process, cost);
         }
     }
     // What processes have in common is charged to each: all wait while it moves.
@@ -178,10 +198,7 @@ pub(super) fn costs(picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId,
         .enumerate()
         .filter(|(_, m)| m.moves())
     {
-        let mut pages = 0.0;
-        if memory.follows {
-            pages += picture.to_move(process, &candidate.cpus);
-        }
+        let mut pages = picture.following(process, *memory, &candidate.cpus);
         if memory.spreads {
             pages += picture.spreading(process, &candidate.memory, &over);
         }

@@ -7,7 +7,7 @@ use numaherd_world::{MemoryKind, PageOrder, Pages, Part, ProcessId, ThreadId};
 
 use super::SPREAD;
 use super::search::Candidate;
-use crate::estimate::{Owner, Picture};
+use crate::estimate::{Owner, PORTIONS, Picture};
 use crate::rules::Rule;
 use crate::stage::Stage;
 
@@ -39,15 +39,24 @@ pub(super) fn spread(
     kinds.iter().flat_map(spread).collect()
 }
 
-/// The pages that follow a process's threads: what it has in common with others does not.
-pub(super) fn own_pages(owner: &Owner) -> Pages {
-    match owner.common_kinds.is_empty() {
-        true => Pages::All,
-        false => Pages::OfKind {
-            kind: MemoryKind::Private,
-            part: Part::WHOLE,
-        },
-    }
+/// The pages in which so many portions of a process's memory follow its threads, of those that are left, and how many
+/// portions have followed then, if not all. What it has in common with others does not follow.
+pub(super) fn following(owner: &Owner, portions: u64, left: u64) -> (Pages, Option<u64>) {
+    let private = |part| Pages::OfKind {
+        kind: MemoryKind::Private,
+        part,
+    };
+    let first = PORTIONS - left;
+    let pages = match portions == PORTIONS {
+        true if owner.common_kinds.is_empty() => Pages::All,
+        true => private(Part::WHOLE),
+        false => private(Part {
+            first,
+            count: portions,
+            of: PORTIONS,
+        }),
+    };
+    (pages, Some(first + portions).filter(|_| portions < left))
 }
 
 pub(super) fn order(

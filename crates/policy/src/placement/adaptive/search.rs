@@ -2,6 +2,7 @@
 
 use numaherd_topology::CpuId;
 
+use super::action::moving;
 use super::{PAGE_NS, SUFFERS};
 use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::{Basis, Load, Lost, Memory, Picture, Rough};
@@ -232,10 +233,11 @@ impl Search<'_> {
             let all_held = picture.from != Basis::Residency && owner.threads.iter().all(held);
             let is_told = is_one || all_held;
             let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
-            let is_paid = picture.to_move(process, &cpus) * PAGE_NS <= self.credit[process];
-            memory[process].follows = !is_there && fits && is_paid;
+            if fits && !is_there {
+                memory[process].follows = self.paid(process, &cpus, is_one);
+            }
         }
-        if memory.iter().any(|memory| memory.follows) {
+        if memory.iter().any(|memory| memory.follows > 0) {
             let with = self.roughly(&cpus, &memory);
             if with.mean() < best.1.mean() {
                 best = (memory, with);
@@ -248,6 +250,20 @@ impl Search<'_> {
             }
         }
         Candidate::new(cpus, best.0, best.1)
+    }
+
+    /// How many portions of a process's memory its credit pays for: all or none where they are of no one node.
+    fn paid(&self, process: usize, cpus: &[CpuId], is_one: bool) -> u64 {
+        let picture = self.picture;
+        let credit = self.credit[process] - moving(picture, process, cpus);
+        let all = picture.portions_left(process, cpus);
+        let cost = picture.to_move(process, cpus) * PAGE_NS;
+        match is_one && picture.processes[process].has_portions {
+            _ if cost <= credit => all,
+            // A cast from float rounds down, and to 0 at least.
+            true => (all as f64 * credit / cost) as u64,
+            false => 0,
+        }
     }
 
     /// The same with what processes have in common spread; `None` where it may not be, is already, or is not paid for.
@@ -270,10 +286,7 @@ impl Search<'_> {
             let owner = &picture.processes[process];
             let pages = picture.to_spread(process, &over);
             let spreads = picture.spreading(process, &memory, &over);
-            let follows = match memory[process].follows {
-                true => picture.to_move(process, cpus),
-                false => 0.0,
-            };
+            let follows = picture.following(process, memory[process], cpus);
             let fits = over.iter().all(|&(node, _)| owner.fits[node]);
             if !fits || (spreads + follows) * PAGE_NS > self.credit[process] {
                 return None;
@@ -439,9 +452,12 @@ impl Search<'_> {
             }
         }
         for process in 0..best.memory.len() {
-            let follows = best.memory[process].follows;
-            if follows {
-                self.leave_out(best, |at, memory| memory.follows &= at != process);
+            if best.memory[process].follows > 0 {
+                self.leave_out(best, |at, memory| {
+                    if at == process {
+                        memory.follows = 0;
+                    }
+                });
             }
         }
         if best.memory.iter().any(|memory| memory.spreads) {

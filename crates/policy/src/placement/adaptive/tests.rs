@@ -1,4 +1,5 @@
 mod phases;
+mod portions;
 mod uncounted;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 
 use super::*;
-use crate::estimate::Memory;
+use crate::estimate::{Memory, PORTIONS};
 use crate::policy::Place;
 use crate::stage::Staged;
 
@@ -158,7 +159,7 @@ fn threads_on_two_nodes_are_held_so_that_their_memory_can_follow_as_it_is_used()
 
 /// Own memory that follows.
 const FOLLOWS: Memory = Memory {
-    follows: true,
+    follows: PORTIONS,
     spreads: false,
 };
 

@@ -87,6 +87,6 @@ fn memory_that_is_spread_over_its_threads_does_not_follow_with_that_of_others() 
         (counts.local, counts.remote) = (Some(counts.lines / 2), Some(counts.lines / 2));
     }
     let memory = best_from(&scene, &[6, 2, 4]).memory;
-    let follows: Vec<bool> = memory.iter().map(|memory| memory.follows).collect();
+    let follows: Vec<bool> = memory.iter().map(|memory| memory.follows > 0).collect();
     assert_eq!(follows, [true, false]);
 }

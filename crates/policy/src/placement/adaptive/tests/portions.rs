@@ -1,0 +1,89 @@
+//! Memory that a process's credit does not pay for at once, which follows in portions.
+
+use numaherd_topology::NodeId;
+
+use super::*;
+
+const PAGES: u64 = 100_000;
+
+/// A thread on node 3, whose memory is on node 0 but for a part that is beside it. It reads as fast as that lets it.
+fn far(beside: u64, remote_ns: f64) -> Scene {
+    let mut scene = scene();
+    program(&mut scene, 1, 6, 100.0, PAGES);
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: vec![(NodeId(0), PAGES - beside), (NodeId(3), beside)],
+        kinds: None,
+    });
+    let thread = &mut scene.snapshot.threads[0];
+    thread.cpuset = Arc::new([CpuId(6), CpuId(7)].into_iter().collect());
+    let local = beside as f64 / PAGES as f64;
+    let latency_ns = 100.0 * local + remote_ns * (1.0 - local);
+    let counts = thread.counts.as_mut().unwrap();
+    let instructions = 100e6 / (1000.0 + 100.0 * latency_ns) * 1000.0;
+    counts.instructions = instructions as u64;
+    counts.lines = (instructions / 10.0) as u64;
+    counts.local = Some((counts.lines as f64 * local) as u64);
+    counts.remote = Some(counts.lines - counts.local.unwrap());
+    counts.uncore_busy_cycles = Some((counts.lines as f64 * latency_ns) as u64);
+    counts.uncore_requests = Some(counts.lines);
+    scene
+}
+
+/// The portions that are ordered, to which nodes, while each goes where it is ordered, and memory on node 0 takes so long
+/// once some has moved.
+fn ordered(remote_ns: f64, looks: u64) -> Vec<(u64, u64, u32)> {
+    let (mut adaptive, mut scene) = (adaptive(), far(0, 200.0));
+    let mut all = Vec::new();
+    let mut is_beside = [false; PORTIONS as usize];
+    for look in 1..=looks {
+        let plan = adaptive.place(
+            &scene.snapshot,
+            &scene.topology,
+            &mut Random::seed_from_u64(1),
+        );
+        let orders = adaptive.pages(&scene.snapshot);
+        let assigned = scene.snapshot.threads[0].assigned;
+        for order in orders {
+            let Pages::OfKind { part, .. } = order.pages else {
+                panic!("{:?}", order.pages);
+            };
+            assert_eq!(part.of, PORTIONS);
+            let portions = part.first..part.first + part.count;
+            all.push((part.first, part.count, order.to.0));
+            (portions.clone()).for_each(|at| is_beside[at as usize] = order.to.0 == 3);
+        }
+        let beside = is_beside.iter().filter(|beside| **beside).count() as u64;
+        let remote_ns = if beside == 0 { 200.0 } else { remote_ns };
+        scene = far(beside * PAGES / PORTIONS, remote_ns);
+        scene.snapshot.threads[0].assigned = assigned;
+        scene.carry_out(&plan);
+        scene.snapshot.time_ns += look * scene.snapshot.interval_ns;
+    }
+    all
+}
+
+#[test]
+fn one_portion_after_the_other_follows_while_each_gains() {
+    let ordered = ordered(200.0, 300);
+    assert!(ordered.len() > 1, "{ordered:?}");
+    // 100,000 pages cost 300 ms: 21 portions of 64 are within the first 100 ms.
+    assert!((15..30).contains(&ordered[0].1), "{ordered:?}");
+    let mut next = 0;
+    for (first, count, to) in ordered {
+        assert_eq!((first, to), (next, 3));
+        next += count;
+    }
+    // What is left is not worth a move once less than the least is gained by it.
+    assert!(next > PORTIONS * 3 / 4 && next <= PORTIONS, "{next}");
+}
+
+#[test]
+fn a_portion_that_did_not_gain_goes_back_and_is_the_first_again() {
+    let ordered = ordered(600.0, 300);
+    let [there, back, again, ..] = &*ordered else {
+        panic!("{ordered:?}");
+    };
+    assert_eq!((there.0, there.2), (0, 3));
+    assert_eq!(*back, (0, there.1, 0));
+    assert_eq!((again.0, again.2), (0, 3));
+}
