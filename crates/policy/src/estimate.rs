@@ -53,7 +53,7 @@ use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
 
-use crate::busy::{LEAST_CPU_SHARE, wanted};
+use crate::busy::wanted;
 use crate::memory::PerThread;
 use crate::settings::ByUseSettings;
 use crate::stage::Stage;
@@ -78,6 +78,8 @@ const SEARCHED: usize = 2;
 const BUNDLED_FROM: usize = 256;
 /// After so many ns half of what a thread wanted at its busiest counts (chosen here).
 const PEAK_HALVES_NS: f64 = 5e9;
+/// A thread that wanted less of a CPU than this at its busiest of late takes no room (chosen here).
+const LEAST_PEAK: f64 = 0.1;
 /// A process pauses whose threads want less than this share of what they wanted at their busiest of late (chosen here).
 const PAUSES: f64 = 1.0 / 3.0;
 /// Speeds that differ by less are one speed.
@@ -349,7 +351,7 @@ fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
 fn others(busy: &[(usize, bool)], known: &[Known]) -> Vec<(usize, bool)> {
     let takes = |&at: &usize| {
         let is_busy = busy.binary_search_by_key(&at, |&(busy, _)| busy).is_ok();
-        known[at].peak >= LEAST_CPU_SHARE && !is_busy
+        known[at].peak >= LEAST_PEAK && !is_busy
     };
     let all = (0..known.len()).filter(takes);
     all.map(|at| (at, false)).collect()

@@ -26,30 +26,33 @@ fn rest(scene: &mut Scene, share: f64) {
 
 #[test]
 fn the_cpus_of_threads_that_sleep_for_a_moment_are_not_given_to_others() {
-    // All are busy, and no place is better than another.
-    let mut scene = pressed(1.0);
-    for thread in &mut scene.snapshot.threads[..2] {
-        thread.counts.as_mut().unwrap().lines = 0;
+    // Of those that were not busy, too, two fill a domain.
+    for share in [1.0, 0.6] {
+        // No place is better than another.
+        let mut scene = pressed(share);
+        for thread in &mut scene.snapshot.threads[..2] {
+            thread.counts.as_mut().unwrap().lines = 0;
+        }
+        let mut adaptive = adaptive();
+        assert_eq!(look(&mut adaptive, &mut scene, 2), Vec::<String>::new());
+        // Six wait for the others, who begin to press on one cache.
+        let threads = scene.snapshot.threads.clone();
+        scene.snapshot.threads = pressed(0.0).snapshot.threads;
+        assert_eq!(scene.snapshot.threads.len(), threads.len());
+        assert_eq!(look(&mut adaptive, &mut scene, 3), Vec::<String>::new());
+        // They do not come back.
+        scene.snapshot.interval_ns *= 300;
+        (scene.snapshot.threads.iter_mut()).for_each(|thread| {
+            let counts = thread.counts.as_mut().unwrap();
+            counts.instructions *= 300;
+            counts.lines *= 300;
+        });
+        let rules = look(&mut adaptive, &mut scene, 2);
+        assert!(
+            rules.contains(&"adaptive: fewer lost cores".to_owned()),
+            "{rules:?}"
+        );
     }
-    let mut adaptive = adaptive();
-    assert_eq!(look(&mut adaptive, &mut scene, 2), Vec::<String>::new());
-    // Six wait for the others, who begin to press on one cache.
-    let threads = scene.snapshot.threads.clone();
-    scene.snapshot.threads = pressed(0.0).snapshot.threads;
-    assert_eq!(scene.snapshot.threads.len(), threads.len());
-    assert_eq!(look(&mut adaptive, &mut scene, 3), Vec::<String>::new());
-    // They do not come back.
-    scene.snapshot.interval_ns *= 300;
-    (scene.snapshot.threads.iter_mut()).for_each(|thread| {
-        let counts = thread.counts.as_mut().unwrap();
-        counts.instructions *= 300;
-        counts.lines *= 300;
-    });
-    let rules = look(&mut adaptive, &mut scene, 2);
-    assert!(
-        rules.contains(&"adaptive: fewer lost cores".to_owned()),
-        "{rules:?}"
-    );
 }
 
 #[test]
