@@ -63,7 +63,7 @@ impl Seeds {
     }
 }
 
-/// Where the threads are with these seats.
+/// Where the threads are with these seats. Those that are left to the kernel stay.
 fn layout(picture: &Picture, seats: Vec<Seat>) -> Vec<CpuId> {
     let mut cpus = picture.now();
     let mut next = 0;
@@ -75,9 +75,35 @@ fn layout(picture: &Picture, seats: Vec<Seat>) -> Vec<CpuId> {
             false => picture.place(seat.thread),
         };
         if let Some(at) = at {
-            cpus[at] = seat.cpu;
             next = at + 1;
+            if picture.threads[at].is_free {
+                cpus[at] = seat.cpu;
+            }
         }
     }
     cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimator;
+    use crate::placement::adaptive::GAIN;
+    use crate::placement::adaptive::tests::{program, scene};
+    use crate::words;
+
+    #[test]
+    fn threads_that_are_left_to_the_kernel_stay_whatever_a_policy_wants() {
+        let mut scene = scene();
+        for number in 0..4 {
+            program(&mut scene, number + 1, number, 100.0, 400);
+        }
+        // One that slept has no counts.
+        scene.snapshot.threads[1].counts = None;
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let picture = Estimator::default().observe(&stage);
+        let elsewhere = |at: usize| stage.seat(at, CpuId(7 - at as u32), GAIN.because(words!("")));
+        let cpus = layout(&picture, (0..4).map(elsewhere).collect());
+        assert_eq!(cpus, [7, 1, 5, 4].map(CpuId));
+    }
 }
