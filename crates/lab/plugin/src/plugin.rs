@@ -478,7 +478,7 @@ impl Plugin {
         if self.gate.swap(open, SeqCst) != open {
             self.gate_moves.store(true, SeqCst);
             // SAFETY: the caller's promise.
-            unsafe { self.code.flush(vcpu) };
+            unsafe { self.code.flush(vcpu as usize) };
         }
     }
 

@@ -6,8 +6,9 @@
 
 #![allow(unsafe_code, reason = "calls into QEMU")]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute_copy;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// QEMU_CLOCK_VIRTUAL.
@@ -86,6 +87,30 @@ impl BigLock {
     }
 }
 
+/// QEMU's states of its vCPUs.
+#[derive(Clone, Copy, Debug)]
+struct Cpus {
+    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+}
+
+impl Cpus {
+    fn find() -> Result<Self, Absent> {
+        // SAFETY: the symbol has the signature that its field gives, in QEMU 10.
+        let qemu_get_cpu = unsafe { function(c"qemu_get_cpu")? };
+        Ok(Self { qemu_get_cpu })
+    }
+
+    /// The state of a vCPU, if there is one of this number.
+    ///
+    /// # Safety
+    /// On this vCPU's thread.
+    unsafe fn state(&self, vcpu: usize) -> Option<NonNull<c_void>> {
+        let number = c_int::try_from(vcpu).ok()?;
+        // SAFETY: the caller's promise: the list of vCPUs does not lose this one meanwhile.
+        NonNull::new(unsafe { (self.qemu_get_cpu)(number) })
+    }
+}
+
 /// QEMU's translated code, which must be made anew when other instructions are to be instrumented.
 ///
 /// The plugin interface offers `qemu_plugin_reset` for it, which drops the plugin's callbacks, too, and frees
@@ -93,7 +118,7 @@ impl BigLock {
 /// code: QEMU 10 crashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
-    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+    cpus: Cpus,
     tb_flush: unsafe extern "C" fn(*mut c_void),
     big_lock: BigLock,
 }
@@ -104,7 +129,7 @@ impl Code {
         // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
         unsafe {
             Ok(Self {
-                qemu_get_cpu: function(c"qemu_get_cpu")?,
+                cpus: Cpus::find()?,
                 tb_flush: function(c"tb_flush")?,
                 big_lock: BigLock::find()?,
             })
@@ -115,9 +140,13 @@ impl Code {
     ///
     /// # Safety
     /// On this vCPU's thread, while it runs code.
-    pub unsafe fn flush(&self, vcpu: c_uint) {
-        // SAFETY: the caller's promise; the vCPU exists, since it calls.
-        unsafe { (self.tb_flush)((self.qemu_get_cpu)(vcpu.cast_signed())) };
+    pub unsafe fn flush(&self, vcpu: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(cpu) = self.cpus.state(vcpu) {
+                (self.tb_flush)(cpu.as_ptr());
+            }
+        }
     }
 
     /// Does `work` while no vCPU falls asleep or wakes.
@@ -138,7 +167,7 @@ impl Code {
 /// each vCPU flush now and then. The guest cannot tell.
 #[derive(Clone, Copy, Debug)]
 pub struct Translations {
-    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+    cpus: Cpus,
     tlb_flush: unsafe extern "C" fn(*mut c_void),
 }
 
@@ -148,7 +177,7 @@ impl Translations {
         // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
         unsafe {
             Ok(Self {
-                qemu_get_cpu: function(c"qemu_get_cpu")?,
+                cpus: Cpus::find()?,
                 tlb_flush: function(c"tlb_flush")?,
             })
         }
@@ -159,14 +188,10 @@ impl Translations {
     /// # Safety
     /// On this vCPU's thread.
     pub unsafe fn flush(&self, vcpu: usize) {
-        let Ok(number) = c_int::try_from(vcpu) else {
-            return;
-        };
-        // SAFETY: the caller's promise; the vCPU exists, since it calls.
+        // SAFETY: the caller's promise.
         unsafe {
-            let cpu = (self.qemu_get_cpu)(number);
-            if !cpu.is_null() {
-                (self.tlb_flush)(cpu);
+            if let Some(cpu) = self.cpus.state(vcpu) {
+                (self.tlb_flush)(cpu.as_ptr());
             }
         }
     }
@@ -240,7 +265,7 @@ impl Timers {
 /// of that byte within a vCPU's state is read off there.
 #[derive(Clone, Copy, Debug)]
 pub struct ExitRequests {
-    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+    cpus: Cpus,
     offset: usize,
 }
 
@@ -260,15 +285,12 @@ impl ExitRequests {
     /// Finds the byte; None when this QEMU's code is other than expected.
     pub fn find() -> Option<Self> {
         let exit = symbol(c"cpu_exit").ok()?;
-        // SAFETY: code of QEMU, and the function is longer than this; the other symbol has the
-        // signature given, in QEMU 10.
-        unsafe {
-            let offset = decode_exit(exit.cast::<[u8; EXIT_CODE]>().read())?;
-            Some(Self {
-                qemu_get_cpu: function(c"qemu_get_cpu").ok()?,
-                offset,
-            })
-        }
+        // SAFETY: code of QEMU, and the function is longer than this.
+        let code = unsafe { exit.cast::<[u8; EXIT_CODE]>().read() };
+        Some(Self {
+            cpus: Cpus::find().ok()?,
+            offset: decode_exit(code)?,
+        })
     }
 
     /// Whether this vCPU is asked.
@@ -276,14 +298,11 @@ impl ExitRequests {
     /// # Safety
     /// On this vCPU's thread.
     pub unsafe fn pending(&self, vcpu: usize) -> bool {
-        let Ok(number) = c_int::try_from(vcpu) else {
-            return false;
-        };
-        // SAFETY: the vCPU exists, since it calls, and QEMU itself sets the byte at this offset
-        // from any thread.
+        // SAFETY: the caller's promise, and QEMU itself sets the byte at this offset from any thread.
         unsafe {
-            let cpu = (self.qemu_get_cpu)(number).cast::<u8>();
-            !cpu.is_null() && AtomicU8::from_ptr(cpu.add(self.offset)).load(Relaxed) != 0
+            self.cpus.state(vcpu).is_some_and(|cpu| {
+                AtomicU8::from_ptr(cpu.as_ptr().cast::<u8>().add(self.offset)).load(Relaxed) != 0
+            })
         }
     }
 }
