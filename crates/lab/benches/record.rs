@@ -21,16 +21,16 @@ fn main() {
     let words = if given.is_empty() { known() } else { given };
     let command = Command::inherited(&words).expect("here");
     let machine = Machine::preset("lab-2x4").expect("a preset");
-    let options = |model| {
+    let options = |time| {
         let mut run = RunOptions::new(machine.clone(), command.clone());
         run.memory_mib = Some(1024);
-        run.model = model;
+        run.time = time;
         run
     };
 
-    let plain = measure(&options(None));
+    let plain = measure(&options(Time::Real));
     println!("without the plugin   {:8.2} s", plain.as_secs_f64());
-    let modelled = measure(&options(Some(Time::Modelled)));
+    let modelled = measure(&options(Time::Modelled));
     println!(
         "modelled             {:8.2} s  {:6.1} x",
         modelled.as_secs_f64(),
@@ -38,7 +38,7 @@ fn main() {
     );
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench.trace");
     let recording = RecordOptions {
-        run: options(Some(Time::Modelled)),
+        run: options(Time::Modelled),
         file: file.clone(),
         limit: None,
     };
@@ -76,7 +76,7 @@ fn ratio(one: Duration, other: Duration) -> f64 {
 /// Host time of a run in a guest of its own, booting not included.
 fn measure(options: &RunOptions) -> Duration {
     let guest = options.boot().unwrap_or_else(|error| panic!("{error}"));
-    if options.model.is_some() {
+    if options.time == Time::Modelled {
         guest
             .start_model()
             .unwrap_or_else(|error| panic!("{error}"));

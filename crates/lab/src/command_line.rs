@@ -28,10 +28,6 @@ pub struct Model {
     /// Bytes of the modelled last-level cache, which the guest's sysfs shows in place of the size that QEMU's
     /// CPU claims.
     pub last_level_bytes: u64,
-    /// How guest time runs while the model is on.
-    pub time: Time,
-    /// Further arguments of the plugin, as `name=value`.
-    pub arguments: Vec<String>,
     /// The trace to record, in place of modelling accesses.
     pub recording: Option<Recording>,
 }
@@ -52,16 +48,6 @@ pub struct Recording {
     pub file: PathBuf,
     /// What is to be known of the recording: a JSON object.
     pub about: String,
-}
-
-/// How guest time runs while the model is on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Time {
-    /// As the model says: every instruction and every miss takes its time.
-    #[default]
-    Modelled,
-    /// As on the host: counters are modelled, durations are QEMU's and mean nothing.
-    Real,
 }
 
 /// Files that QEMU opens by number, as `/proc/self/fd/N`. All but the first are for the plugin.
@@ -91,18 +77,16 @@ const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 nokaslr mitigation
     lpj=4000000 nowatchdog rcupdate.rcu_cpu_stall_suppress=1 audit=0 apparmor=0 selinux=0 \
     random.trust_cpu=on";
 
-/// Kernel parameters of a guest whose time is modelled, see [`machine_type`].
-const MODELLED_TIME_PARAMETERS: &str = "tsc_early_khz=1000000 pmtmr=0";
+/// QEMU's machine without the model.
+const MACHINE: &str = "-machine pc";
 
-/// QEMU's machine. Under modelled time the plugin's TSC counts nanoseconds from power-on. A kernel
-/// would rather measure that against another timer, and on a busy host be wrong by any factor: so
-/// it is told the frequency, and left no other timer to correct it by.
-fn machine_type(time: Option<Time>) -> &'static str {
-    match time {
-        Some(Time::Modelled) => "-machine pc,hpet=off",
-        Some(Time::Real) | None => "-machine pc",
-    }
-}
+/// The same with the model. The plugin's TSC counts nanoseconds from power-on. A kernel would rather
+/// measure that against another timer, and on a busy host be wrong by any factor: so it is told the
+/// frequency by [`MODELLED_TIME_PARAMETERS`], and left no other timer to correct it by.
+const MODELLED_MACHINE: &str = "-machine pc,hpet=off";
+
+/// Kernel parameters of a guest whose time is modelled.
+const MODELLED_TIME_PARAMETERS: &str = "tsc_early_khz=1000000 pmtmr=0";
 
 /// Bytes of shared memory for a machine: a power of two, as a PCI BAR has to be, and more than
 /// the plugin's layout takes. What is not used takes no memory.
@@ -126,8 +110,7 @@ pub fn arguments(
     let mut arguments = Arguments::default();
     arguments.words("-name numaherd-lab,debug-threads=on");
     arguments.words("-nodefaults -no-user-config -no-reboot -display none");
-    let time = model.map(|model| model.time);
-    arguments.words(machine_type(time));
+    arguments.words(model.map_or(MACHINE, |_| MODELLED_MACHINE));
     arguments.words("-accel tcg,thread=multi -cpu max,la57=off");
     arguments.words(&format!(
         "-smp {},sockets={},cores={},threads={}",
@@ -140,9 +123,7 @@ pub fn arguments(
     arguments.option("-kernel", kernel_image);
     arguments.option("-initrd", &inherited.initrd);
     let mut parameters = vec![KERNEL_PARAMETERS];
-    if time == Some(Time::Modelled) {
-        parameters.push(MODELLED_TIME_PARAMETERS);
-    }
+    parameters.extend(model.map(|_| MODELLED_TIME_PARAMETERS));
     let last_level = model.map(|model| format!("{LAST_LEVEL}{}", model.last_level_bytes));
     parameters.extend(last_level.as_deref());
     parameters.extend(kernel_parameters.iter().map(String::as_str));
@@ -176,17 +157,9 @@ pub fn arguments(
         plugin.push(joined(",shm=", &inherited.shared));
         plugin.push(joined(",config=", &inherited.configuration));
         plugin.push(joined(",report=", &inherited.report));
-        plugin.push(match model.time {
-            Time::Modelled => ",time=modelled",
-            Time::Real => ",time=real",
-        });
         if let Some(recording) = &model.recording {
             plugin.push(joined(",trace=", &recording.file));
             plugin.push(joined(",about=", &inherited.about));
-        }
-        for argument in &model.arguments {
-            plugin.push(",");
-            plugin.push(argument);
         }
         arguments.option("-plugin", plugin);
     }
@@ -320,8 +293,6 @@ mod tests {
             plugin: "/a,b/plugin.so".into(),
             configuration: "unused here".to_owned(),
             last_level_bytes: 2 << 20,
-            time: Time::Modelled,
-            arguments: vec!["skew_ns=9".to_owned()],
             recording: Some(Recording {
                 file: "/traces/a,b.trace".into(),
                 about: "unused here".to_owned(),

@@ -42,10 +42,10 @@ pub mod run;
 pub mod shape;
 
 pub use command::Command;
-pub use command_line::{Model, SerialPort, Time};
+pub use command_line::{Model, SerialPort};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin, on_path, peers};
 pub use guest::{Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
 pub use record::{RecordOptions, Recorded, record};
-pub use run::{Finished, RunOptions, run, run_beside};
+pub use run::{Finished, RunOptions, Time, run, run_beside};
 pub use shape::{NodeShape, Shape};

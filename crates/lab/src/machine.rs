@@ -12,7 +12,7 @@ use numaherd_hardware::{Config, IpmConfig};
 use numaherd_topology::Machine;
 use serde_json::{Value, json};
 
-use crate::command_line::{Model, Time};
+use crate::command_line::Model;
 use crate::error::{Error, Result};
 use crate::files::find_plugin;
 use crate::shape::{NodeShape, Shape};
@@ -109,7 +109,7 @@ fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
     Ok(configuration)
 }
 
-/// The model of a machine: its [`hardware`], the plugin that [`find_plugin`] finds, modelled time.
+/// The model of a machine: its [`hardware`], and the plugin that [`find_plugin`] finds.
 /// With `ipm`, its TLBs and such a unit as well; without, neither, so that times are those of caches
 /// and memory alone.
 ///
@@ -127,8 +127,6 @@ pub fn model(machine: &Machine, ipm: Option<&IpmConfig>) -> Result<Model> {
         plugin: find_plugin()?,
         last_level_bytes,
         configuration: configuration.to_string(),
-        time: Time::Modelled,
-        arguments: Vec::new(),
         recording: None,
     })
 }

@@ -35,7 +35,7 @@ const RECORDED: &str = "echo $$ > /sys/module/lab_pmu/parameters/record && exec 
 /// What to record, and in what.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The command and its guest. Its `model` says how time goes, and must be there.
+    /// The command and its guest. Its time must be modelled.
     pub run: RunOptions,
     /// The trace file; one that is there is replaced.
     pub file: PathBuf,

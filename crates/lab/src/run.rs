@@ -9,11 +9,20 @@ use numaherd_hardware::IpmConfig;
 use numaherd_topology::Machine;
 
 use crate::command::Command;
-use crate::command_line::{Recording, Time};
+use crate::command_line::{Model, Recording};
 use crate::error::{Context, Result, without_timestamp};
 use crate::files::KernelFiles;
 use crate::guest::{Ending, Event, Guest, Options, Running, Stopped, Stream};
 use crate::machine;
+
+/// How a guest's time runs while a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// As the hardware model says, which is on: every instruction and every miss takes its time.
+    Modelled,
+    /// As the host's; there is no model, and there are no counters.
+    Real,
+}
 
 /// What to run, and in what.
 #[derive(Clone, Debug)]
@@ -24,19 +33,12 @@ pub struct RunOptions {
     pub linux: Option<String>,
     /// Memory per node in MiB, in place of the machine's.
     pub memory_mib: Option<u64>,
-    /// How guest time runs, with the hardware model on while the command runs; without it there
-    /// are no counters and time is the host's.
-    pub model: Option<Time>,
+    /// How guest time runs.
+    pub time: Time,
     /// The unit beside the machine's TLBs, which are modelled only then: see [`machine::model`].
     pub ipm: Option<IpmConfig>,
-    /// Further arguments of the plugin, as `name=value`.
-    pub plugin_arguments: Vec<String>,
-    /// Further kernel parameters.
-    pub kernel_parameters: Vec<String>,
     /// Whether the kernel's own NUMA balancing runs; nothing leaves it as the kernel has it, on.
     pub numa_balancing: Option<bool>,
-    /// How long it may take to boot.
-    pub boot_limit: Duration,
     /// How long all may take, boot included.
     pub time_limit: Option<Duration>,
     /// The command.
@@ -51,12 +53,9 @@ impl RunOptions {
             machine,
             linux: None,
             memory_mib: None,
-            model: Some(Time::Modelled),
+            time: Time::Modelled,
             ipm: None,
-            plugin_arguments: Vec::new(),
-            kernel_parameters: Vec::new(),
             numa_balancing: None,
-            boot_limit: Options::BOOT_LIMIT,
             time_limit: None,
             command,
         }
@@ -76,17 +75,12 @@ impl RunOptions {
         let shape = machine::shape(&self.machine, self.memory_mib)?;
         machine::fits(&self.machine, &shape, machine::host_mib())?;
         let mut options = Options::new(shape, KernelFiles::find(self.linux.as_deref())?);
-        if let Some(time) = self.model {
-            let mut model = machine::model(&self.machine, self.ipm.as_ref())?;
-            model.time = time;
-            model.arguments.clone_from(&self.plugin_arguments);
-            model.recording = recording;
-            options.model = Some(model);
+        if self.time == Time::Modelled {
+            options.model = Some(Model {
+                recording,
+                ..machine::model(&self.machine, self.ipm.as_ref())?
+            });
         }
-        options
-            .kernel_parameters
-            .clone_from(&self.kernel_parameters);
-        options.boot_limit = self.boot_limit;
         options.time_limit = self.time_limit;
         let guest = Guest::start(&options)?;
         if let Some(on) = self.numa_balancing {
@@ -165,7 +159,7 @@ pub fn run_beside<T: Send>(
         )
         .context(|| "telling of a failed boot".to_owned())?;
     }
-    if options.model.is_some() {
+    if options.time == Time::Modelled {
         guest.start_model()?;
     }
     let mut sinks = Sinks::new(stdout, stderr);
@@ -179,7 +173,7 @@ pub fn run_beside<T: Send>(
                 break ending;
             }
         };
-        if options.model.is_some() {
+        if options.time == Time::Modelled {
             guest.stop_model()?;
         }
         let said = beside.join().unwrap_or_else(|panic| resume_unwind(panic));

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use indicatif::ProgressBar;
 use numaherd_hardware::IpmConfig;
-use numaherd_lab_launcher::{Command, Error, Guest, RunOptions, on_path};
+use numaherd_lab_launcher::{Command, Error, Guest, RunOptions, Time, on_path};
 use numaherd_topology::Machine;
 use rustix::fs::Access;
 
@@ -142,7 +142,7 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
     let ipm = options.ipm || herded.as_ref().is_some_and(|herded| herded.needs_ipm);
     run.ipm = ipm.then(IpmConfig::of_paper);
     if options.real_time {
-        run.model = None;
+        run.time = Time::Real;
     }
     let (stdout, stderr) = (&mut io::stdout(), &mut io::stderr());
     let attend = |guest: &Guest, pid| herded.as_mut().map(|herded| herded.attend(guest, pid));

@@ -18,6 +18,9 @@ use crate::qemu::{ExitRequests, Timers};
 use crate::schedule::Schedule;
 use crate::sync::lock;
 
+/// How far a vCPU's time may be ahead of the last one's. Less is truer, but has host threads take turns more often.
+const SKEW_NS: i64 = 200_000;
+
 /// Value of `offset_ns` while the guest's time is the model's.
 const MODELLED: i64 = i64::MIN;
 
@@ -43,19 +46,17 @@ pub struct Disobeyed {
 
 /// The guest's time.
 pub struct GuestTime {
-    /// Set when time can be modelled.
-    qemu: Option<(Timers, Hook)>,
+    timers: Timers,
+    hook: Hook,
     /// Set when it can be seen that a vCPU is wanted elsewhere.
     exits: Option<ExitRequests>,
     schedule: Schedule,
-    idle: IdleRule,
     /// Times that a vCPU has woken.
     wakes: AtomicU64,
     /// The guest's time less the host's, or `MODELLED`.
     offset_ns: AtomicI64,
     /// Latest time told.
     told_ns: AtomicI64,
-    started: Instant,
     someone_idles: Mutex<()>,
     idle_news: Condvar,
     timer_calls: AtomicU64,
@@ -63,18 +64,8 @@ pub struct GuestTime {
 }
 
 impl GuestTime {
-    /// For this many vCPUs. With `modelled`, finds what that needs.
-    pub fn new(
-        modelled: bool,
-        vcpus: usize,
-        skew_ns: u64,
-        idle: IdleRule,
-    ) -> Result<Self, HookError> {
-        let qemu = if modelled {
-            Some((Timers::find()?, Hook::find()?))
-        } else {
-            None
-        };
+    /// For this many vCPUs. Finds what modelled time needs of QEMU.
+    pub fn new(vcpus: usize) -> Result<Self, HookError> {
         let exits = ExitRequests::find();
         let longest_sleep = if exits.is_some() {
             LONGEST_SLEEP
@@ -82,14 +73,13 @@ impl GuestTime {
             BLIND_SLEEP
         };
         Ok(Self {
-            qemu,
+            timers: Timers::find()?,
+            hook: Hook::find()?,
             exits,
-            schedule: Schedule::new(vcpus, skew_ns.cast_signed(), longest_sleep),
-            idle,
+            schedule: Schedule::new(vcpus, SKEW_NS, longest_sleep),
             wakes: AtomicU64::new(0),
             offset_ns: AtomicI64::new(0),
             told_ns: AtomicI64::new(0),
-            started: Instant::now(),
             someone_idles: Mutex::default(),
             idle_news: Condvar::default(),
             timer_calls: AtomicU64::new(0),
@@ -97,26 +87,22 @@ impl GuestTime {
         })
     }
 
-    /// Makes QEMU ask these functions for the time, if time is to be modelled.
+    /// Makes QEMU ask these functions for the time.
     ///
     /// # Safety
     /// Once, before the guest starts; the functions must end in this `GuestTime`.
     pub unsafe fn take_over_clock(&'static self, now: Now, set: Set) -> std::io::Result<()> {
-        let Some((timers, hook)) = &self.qemu else {
-            return Ok(());
-        };
         // SAFETY: the caller's promise.
-        unsafe { hook.install(now, set) };
+        unsafe { self.hook.install(now, set) };
         let thread = std::thread::Builder::new().name("lab idle".to_owned());
-        thread.spawn(|| self.jump_when_idle(timers)).map(drop)
+        thread.spawn(|| self.jump_when_idle()).map(drop)
     }
 
     /// The guest's time, in ns.
     pub fn now_ns(&self) -> i64 {
-        let now = match (self.offset_ns.load(SeqCst), &self.qemu) {
-            (MODELLED, _) => self.schedule.now_ns(),
-            (offset, Some((timers, _))) => timers.real_ns() + offset,
-            (_, None) => i64::try_from(self.started.elapsed().as_nanos()).unwrap_or(i64::MAX),
+        let now = match self.offset_ns.load(SeqCst) {
+            MODELLED => self.schedule.now_ns(),
+            offset => self.timers.real_ns() + offset,
         };
         self.told_ns.fetch_max(now, SeqCst).max(now)
     }
@@ -128,11 +114,8 @@ impl GuestTime {
 
     /// Checks that QEMU does ask here.
     pub fn check(&self) -> Result<(), Disobeyed> {
-        let Some((timers, _)) = &self.qemu else {
-            return Ok(());
-        };
         let before = self.now_ns();
-        let qemu = timers.virtual_ns();
+        let qemu = self.timers.virtual_ns();
         let after = self.now_ns();
         if (before..=after).contains(&qemu) {
             Ok(())
@@ -145,12 +128,10 @@ impl GuestTime {
         }
     }
 
-    /// Time is the model's from here on, if it can be. Returns the time at which all vCPUs begin.
+    /// Time is the model's from here on. Returns the time at which all vCPUs begin.
     pub fn begin(&self) -> i64 {
         // Others may ask for the time meanwhile, so the model begins at what was told last.
-        if self.qemu.is_some() {
-            self.offset_ns.store(MODELLED, SeqCst);
-        }
+        self.offset_ns.store(MODELLED, SeqCst);
         let now = self.now_ns();
         self.schedule.begin(now);
         now
@@ -158,11 +139,11 @@ impl GuestTime {
 
     /// Time is real from here on.
     pub fn end(&self) {
-        if let (Some((timers, _)), true) = (&self.qemu, self.is_modelled()) {
+        if self.is_modelled() {
             self.offset_ns
-                .store(self.now_ns() - timers.real_ns(), SeqCst);
+                .store(self.now_ns() - self.timers.real_ns(), SeqCst);
             self.schedule.end();
-            timers.notify_main_loop();
+            self.timers.notify_main_loop();
         }
     }
 
@@ -226,11 +207,9 @@ impl GuestTime {
 
     /// Has QEMU run timers that are due.
     fn call_timers(&self) {
-        if let Some((timers, _)) = &self.qemu
-            && timers.until_next_timer_ns() == Some(0)
-        {
+        if self.timers.until_next_timer_ns() == Some(0) {
             self.timer_calls.fetch_add(1, Relaxed);
-            timers.notify_main_loop();
+            self.timers.notify_main_loop();
         }
     }
 
@@ -247,13 +226,13 @@ impl GuestTime {
 
     /// The idle thread: while all vCPUs are idle, lets time jump to the next timer when
     /// [`IdleRule`] allows it.
-    fn jump_when_idle(&self, timers: &Timers) {
+    fn jump_when_idle(&self) {
         block_signals();
         let mut period = IdlePeriod::begin(0);
         loop {
             // News that come between a look and the wait are made up for by the next look.
             let idle = self.is_modelled() && self.schedule.all_idle();
-            let Some(next) = timers.until_next_timer_ns().filter(|_| idle) else {
+            let Some(next) = self.timers.until_next_timer_ns().filter(|_| idle) else {
                 self.await_news(IDLE_LOOK);
                 continue;
             };
@@ -262,14 +241,14 @@ impl GuestTime {
                 period = IdlePeriod::begin(wakes);
             }
             let next = Duration::from_nanos(next.unsigned_abs());
-            let wait = self.idle.wait(period.began.elapsed(), period.jumped, next);
+            let wait = IDLE_RULE.wait(period.began.elapsed(), period.jumped, next);
             if !wait.is_zero() {
                 self.await_news(wait);
-            } else if timers.when_all_idle(|ns| self.schedule.jump(ns)) {
+            } else if self.timers.when_all_idle(|ns| self.schedule.jump(ns)) {
                 self.jumps.fetch_add(1, Relaxed);
                 period.jumped += next;
             } else {
-                self.await_news(self.idle.grace);
+                self.await_news(IDLE_RULE.grace);
             }
         }
     }
@@ -282,13 +261,17 @@ impl GuestTime {
 /// model knows nothing of. So time first stands still for a `grace`, in which a thread that was
 /// woken by another comes to run, or most of a device's work is done; then it keeps pace with the
 /// host, timer by timer; and only when nothing has woken for the `patience` it jumps freely.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IdleRule {
+struct IdleRule {
     /// Host time for which time stands still.
-    pub grace: Duration,
+    grace: Duration,
     /// Host time after which time jumps freely.
-    pub patience: Duration,
+    patience: Duration,
 }
+
+const IDLE_RULE: IdleRule = IdleRule {
+    grace: Duration::from_micros(300),
+    patience: Duration::from_millis(50),
+};
 
 impl IdleRule {
     /// Host time to wait before jumping over `next`, when all vCPUs have been idle for `idle` and
@@ -335,11 +318,7 @@ mod tests {
     #[test]
     fn idle_time_stands_still_then_keeps_pace_then_jumps() {
         let us = Duration::from_micros;
-        let rule = IdleRule {
-            grace: us(300),
-            patience: us(50_000),
-        };
-        let wait = |idle, jumped, next| rule.wait(us(idle), us(jumped), us(next));
+        let wait = |idle, jumped, next| IDLE_RULE.wait(us(idle), us(jumped), us(next));
         assert_eq!(
             wait(0, 0, 0),
             us(300),

@@ -50,7 +50,7 @@ use qemu_plugin_sys::qemu_plugin_mem_rw::{
     QEMU_PLUGIN_MEM_R, QEMU_PLUGIN_MEM_RW, QEMU_PLUGIN_MEM_W,
 };
 
-use crate::arguments::{Accesses, Arguments};
+use crate::arguments::Arguments;
 use crate::layout::Nop;
 use crate::plugin::{Plugin, StartError};
 
@@ -170,8 +170,7 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
             );
         }
         let recorded_here = modelled && user && plugin.is_recording();
-        let accesses =
-            modelled && !plugin.is_recording() && (user || plugin.accesses() == Accesses::All);
+        let accesses = modelled && user && !plugin.is_recording();
         for index in 0..count {
             let instruction = sys::qemu_plugin_tb_get_insn(block, index);
             if let Some(nop) = nop_of(instruction) {

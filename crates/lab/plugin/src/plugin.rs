@@ -24,7 +24,7 @@ use numaherd_hardware::{Access, Config, HardwareError, Machine, Memory, Span};
 use qemu_plugin_sys as sys;
 use serde_json::{Map, Value};
 
-use crate::arguments::{Accesses, ArgumentError, Arguments, TimeMode};
+use crate::arguments::{ArgumentError, Arguments};
 use crate::clock::HookError;
 use crate::file_error::FileError;
 use crate::guest_time::{Disobeyed, GuestTime};
@@ -44,6 +44,12 @@ const PAGE_BYTES: u64 = 4096;
 /// End of the highest physical memory that is believed: Linux with four-level page tables maps no
 /// more.
 const MOST_MEMORY_BYTES: u64 = 1 << 46;
+
+/// Modelled time between two looks at a vCPU's time.
+const QUANTUM_NS: u64 = 50_000;
+
+/// Value of [`Header::time_mode`]: time is always modelled while the gate is open.
+const MODELLED_TIME: u64 = 1;
 
 /// Host time between two flushes of a vCPU's translations.
 const BETWEEN_FLUSHES: Duration = Duration::from_millis(50);
@@ -75,7 +81,7 @@ pub enum StartError {
     #[error("the gate cannot be moved: {0}; use QEMU 10 as Debian builds it")]
     Code(#[from] Absent),
     /// QEMU's clock cannot be taken over.
-    #[error("modelled time is not possible: {0}; use QEMU 10 as Debian builds it, or time=real")]
+    #[error("modelled time is not possible: {0}; use QEMU 10 as Debian builds it")]
     Hook(#[from] HookError),
 }
 
@@ -147,14 +153,13 @@ impl Plugin {
             let numbering = unit.numbering();
             (Mutex::new(unit), numbering)
         });
-        let modelled = arguments.time == TimeMode::Modelled;
-        let time = GuestTime::new(modelled, vcpus, arguments.skew_ns, arguments.idle)?;
+        let time = GuestTime::new(vcpus)?;
         let create = |path: &PathBuf| Recording::create(path, arguments.about.as_deref());
         let recording = arguments.trace.as_ref().map(create).transpose()?;
         let header = Header {
             records: u64::from(recording.is_some()),
             has_ipm: u64::from(unit.is_some()),
-            time_mode: u64::from(modelled),
+            time_mode: MODELLED_TIME,
             picoseconds_per_instruction: config.picoseconds_per_instruction,
             core_mhz: config.core_mhz,
             ..Header::for_machine(vcpus as u64, config.nodes() as u64)
@@ -191,10 +196,6 @@ impl Plugin {
         self.gate.load(SeqCst)
     }
 
-    pub fn accesses(&self) -> Accesses {
-        self.arguments.accesses
-    }
-
     /// Where translated code counts units, kernel instructions and, while recording, user ones.
     pub fn words(&self) -> [sys::qemu_plugin_u64; 3] {
         [self.units, self.kernel, self.user]
@@ -202,7 +203,7 @@ impl Plugin {
 
     /// Units after which a vCPU looks at the time.
     pub fn quantum_units(&self) -> u64 {
-        (self.arguments.quantum_ns * 1000 / self.config.picoseconds_per_instruction).max(1)
+        (QUANTUM_NS * 1000 / self.config.picoseconds_per_instruction).max(1)
     }
 
     /// The state of a vCPU, once the gate has been open.

@@ -211,7 +211,7 @@ fn a_command_that_runs_the_guest_out_of_memory_is_told_so() {
     // A string that doubles without end.
     let command = shell("x=x; while :; do x=$x$x; done");
     let mut run = RunOptions::new(Machine::preset("lab-2x4").expect("a preset"), command);
-    run.model = None;
+    run.time = numaherd_lab_launcher::Time::Real;
     run.memory_mib = Some(192);
     let finished = numaherd_lab_launcher::run(&run, &mut std::io::sink(), &mut std::io::sink())
         .unwrap_or_else(|error| panic!("{error}"));
@@ -273,8 +273,6 @@ fn a_model_without_its_plugin_is_refused() {
         plugin: "/no/such/plugin".into(),
         configuration: String::new(),
         last_level_bytes: 2 << 20,
-        time: numaherd_lab_launcher::Time::Modelled,
-        arguments: Vec::new(),
         recording: None,
     });
     match Guest::start(&options) {
