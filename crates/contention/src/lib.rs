@@ -90,7 +90,7 @@ mod solve;
 pub use curve::{Curve, LINE_BYTES};
 pub use figures::{Channel, Factors, Figures, Lane, Seat};
 pub use running::{Demands, Running, Speed, Transfers};
-pub use solve::{Solution, solve};
+pub use solve::{Solution, solve, speeds};
 
 /// A curve of lines against cache that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

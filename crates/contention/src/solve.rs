@@ -89,7 +89,14 @@ struct Use {
     seen: f64,
 }
 
-/// Finds how fast each thread goes on.
+/// How fast each thread goes on, in their order, where no earlier answer is known.
+pub fn speeds(figures: &Figures, running: &[Running<'_>], factors: Factors) -> Vec<Speed> {
+    let mut solution = Solution::default();
+    solve(figures, running, factors, &mut solution);
+    solution.speeds
+}
+
+/// Finds how fast each thread goes on, from the last answer on.
 pub fn solve(
     figures: &Figures,
     running: &[Running<'_>],

@@ -3,6 +3,7 @@
 use numaherd_contention::shares::{User, shares};
 use numaherd_contention::{
     Channel, Curve, Demands, Factors, Figures, LINE_BYTES, Running, Seat, Solution, Speed, solve,
+    speeds,
 };
 use proptest::prelude::*;
 
@@ -77,9 +78,7 @@ fn thread(kind: &Kind, node: usize, home: usize) -> Running<'_> {
 }
 
 fn solved(figures: &Figures, running: &[Running<'_>]) -> Vec<Speed> {
-    let mut solution = Solution::default();
-    solve(figures, running, Factors::ALL, &mut solution);
-    solution.speeds
+    speeds(figures, running, Factors::ALL)
 }
 
 prop_compose! {

@@ -3,7 +3,7 @@
 //! For questions about a placement and nothing else: what it costs, and which factor of contention
 //! costs how much. The answers are those that [`crate::Model`] moves on by.
 
-use numaherd_contention::{Factors, Running, Solution, Speed, solve};
+use numaherd_contention::{Factors, Running, Speed, speeds};
 use numaherd_topology::{CpuId, NodeId};
 
 use crate::hardware::Hardware;
@@ -27,7 +27,7 @@ pub struct Spread<'a> {
     pub phase: &'a Phase,
     /// A CPU of the memory domain that it runs in.
     pub cpu: CpuId,
-    /// Share of the time that it has a CPU, 0 to 1: whoever asks knows who shares CPUs with whom.
+    /// Share of the time that it has a CPU, 0 to 1: the caller knows which threads share CPUs.
     pub cpu_share: f64,
     /// Nodes and the share of its lines that each answers; the shares add up to 1.
     pub memory: &'a [(NodeId, f64)],
@@ -82,9 +82,7 @@ pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Facto
             }
         })
         .collect();
-    let mut solution = Solution::default();
-    solve(&hardware.figures, &running, factors, &mut solution);
-    solution.speeds
+    speeds(&hardware.figures, &running, factors)
 }
 
 /// How a thread goes on that is alone on the machine, its memory local: the papers' solo mode.

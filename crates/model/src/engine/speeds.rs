@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numaherd_contention::{Factors, Running, Solution, solve};
+use numaherd_contention::{Factors, Running, solve, speeds};
 use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
@@ -143,14 +143,8 @@ impl Engine {
                 running.memory.clone_from(memory);
             }
         }
-        let mut solution = Solution::default();
-        solve(
-            &self.hardware.figures,
-            &running,
-            Factors::ALL,
-            &mut solution,
-        );
-        let slowdowns = self.threads.values().zip(&running).zip(&solution.speeds);
+        let speeds = speeds(&self.hardware.figures, &running, Factors::ALL);
+        let slowdowns = self.threads.values().zip(&running).zip(speeds);
         let sum: f64 = slowdowns
             .map(|((thread, running), speed)| {
                 let phase = self.phase(thread);
@@ -181,14 +175,7 @@ impl Engine {
                     intensity: thread.intensity,
                     ..Running::new(phase.demands(), seat, phase.busy, memory)
                 };
-                let mut solution = Solution::default();
-                solve(
-                    &self.hardware.figures,
-                    &[alone],
-                    Factors::NONE,
-                    &mut solution,
-                );
-                solution.speeds[0].ns
+                speeds(&self.hardware.figures, &[alone], Factors::NONE)[0].ns
             };
             let memories = memories(thread);
             let pairs = seats
