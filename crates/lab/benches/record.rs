@@ -55,11 +55,7 @@ fn main() {
         ratio(recorded.took, plain)
     );
     let trace = Trace::open(&file).unwrap_or_else(|error| panic!("{error}"));
-    let events: u64 = trace
-        .frames()
-        .iter()
-        .map(|frame| u64::from(frame.events))
-        .sum();
+    let events = trace.events();
     let bytes = std::fs::metadata(&file).expect("it is there").len();
     println!(
         "{events} events, {:.1} M/s, {bytes} bytes, {:.3} per event",

@@ -1,7 +1,7 @@
 //! Why a trace cannot be written or read, and what is damaged in one that can.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numaherd_hardware::HardwareError;
 use numaherd_topology::{CpuId, Invalid, NodeId};
@@ -177,6 +177,16 @@ pub enum Error {
         /// The compressor's reason.
         why: std::io::Error,
     },
+}
+
+impl Error {
+    /// Why a file cannot be opened, with the operating system's reason.
+    pub(crate) fn open(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        |why| Self::Open {
+            path: path.to_owned(),
+            why,
+        }
+    }
 }
 
 /// Where a trace is damaged, and how. All before it can be relied on.

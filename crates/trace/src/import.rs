@@ -187,16 +187,12 @@ pub fn import<W: Write>(mut text: impl BufRead, to: W) -> Result<(W, Imported), 
 /// # Errors
 /// When it cannot be read, or is neither a trace nor a known text.
 pub fn open(path: &Path) -> Result<(Trace, Option<Imported>), Error> {
-    let cannot = |why| Error::Open {
-        path: path.to_owned(),
-        why,
-    };
-    let mut file = File::open(path).map_err(cannot)?;
+    let mut file = File::open(path).map_err(Error::open(path))?;
     let mut first = Vec::new();
     let beginning = (&mut file).take(MAGIC.len() as u64);
     BufReader::new(beginning)
         .read_to_end(&mut first)
-        .map_err(cannot)?;
+        .map_err(Error::open(path))?;
     if first == MAGIC {
         return Ok((Trace::open(path)?, None));
     }
@@ -215,12 +211,9 @@ fn unnamed() -> Result<File, Error> {
         .read(true)
         .write(true)
         .create_new(true)
-        .open(&path);
-    let file = file.map_err(|why| Error::Open {
-        path: path.clone(),
-        why,
-    })?;
-    std::fs::remove_file(&path).map_err(|why| Error::Open { path, why })?;
+        .open(&path)
+        .map_err(Error::open(&path))?;
+    std::fs::remove_file(&path).map_err(Error::open(&path))?;
     Ok(file)
 }
 

@@ -64,11 +64,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
 }
 
 fn said(recorded: &Recorded, trace: &Trace) -> String {
-    let events: u64 = trace
-        .frames()
-        .iter()
-        .map(|frame| u64::from(frame.events))
-        .sum();
+    let events = trace.events();
     let size: u64 = trace.frames().iter().map(|frame| frame.bytes).sum();
     let seconds = recorded.took.as_secs_f64();
     let cut = if recorded.cut_short {

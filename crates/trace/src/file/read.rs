@@ -93,15 +93,7 @@ impl Trace {
     /// When it cannot be read, or does not start as a trace does. A trace that is damaged further on
     /// is opened: see [`Trace::damage`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let cannot = |why| Error::Open {
-            path: path.to_owned(),
-            why,
-        };
-        let file = File::open(path).map_err(cannot)?;
-        Self::from_file(file).map_err(|error| match error {
-            Error::Open { why, .. } => cannot(why),
-            error => error,
-        })
+        Self::from_file(File::open(path).map_err(Error::open(path))?)
     }
 
     /// Reads a trace from an open file, whatever its position.
@@ -160,6 +152,12 @@ impl Trace {
     /// The frames of events, in recorded order, up to the damage.
     pub fn frames(&self) -> &[FrameInfo] {
         &self.frames
+    }
+
+    /// Events in all frames.
+    pub fn events(&self) -> u64 {
+        let frames = self.frames.iter();
+        frames.map(|frame| u64::from(frame.events)).sum()
     }
 
     /// The damage beyond which nothing was read, as far as it is known.

@@ -74,12 +74,7 @@ pub(super) fn misses(trace: &Trace, caches: &Caches) -> Result<Misses, Error> {
             line_bytes: caches.line_bytes,
         });
     }
-    let events: u64 = trace
-        .frames()
-        .iter()
-        .map(|frame| u64::from(frame.events))
-        .sum();
-    let memory = events
+    let memory = (trace.events())
         .saturating_mul(MOST_PAGES_OF_EVENT)
         .saturating_mul(page_bytes);
     let memory = memory.clamp(page_bytes, MOST_MEMORY.max(page_bytes));

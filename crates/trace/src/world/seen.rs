@@ -11,8 +11,8 @@ use numaherd_topology::{CpuSet, NodeSet};
 use numaherd_world::in_step::{InStep, Machine, Shared};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Counts, NewPages, NodeState, Notice, PageOrder, PageOutcome,
-    Process, Residency, Sample, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId,
-    World, WorldError,
+    Process, Residency, Sample, Signal, SignalReport, Snapshot, Thread, ThreadId, World,
+    WorldError,
 };
 
 use super::accesses::Sampled;
@@ -281,30 +281,22 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
 
 fn signals(hardware: &Hardware, options: &Options) -> Vec<SignalReport> {
     let has_tlbs = hardware.config.tlb.is_some();
-    let state = |signal: Signal| match signal {
-        Signal::TlbMisses if !has_tlbs => SignalState::Missing {
-            reason: "the machine has no TLBs".to_owned(),
-            remedy: "a machine file with [tlb]".to_owned(),
-        },
-        Signal::TlbResidency if !has_tlbs || options.ipm.is_none() => SignalState::Missing {
-            reason: if has_tlbs {
-                "the machine has no IPM unit"
-            } else {
-                "the machine has no TLBs, whose entries an IPM unit watches"
-            }
-            .to_owned(),
-            remedy: "a machine file with [tlb], and the option ipm".to_owned(),
-        },
-        _ => SignalState::Measured {
-            source: "the trace on modelled hardware".to_owned(),
-            caveat: None,
-        },
-    };
-    Signal::ALL
-        .into_iter()
-        .map(|signal| SignalReport {
+    let remedy = "a machine file with [tlb], and the option ipm";
+    let report = |signal| match signal {
+        Signal::TlbMisses if !has_tlbs => SignalReport::missing(
             signal,
-            state: state(signal),
-        })
-        .collect()
+            "the machine has no TLBs",
+            "a machine file with [tlb]",
+        ),
+        Signal::TlbResidency if !has_tlbs => SignalReport::missing(
+            signal,
+            "the machine has no TLBs, whose entries an IPM unit watches",
+            remedy,
+        ),
+        Signal::TlbResidency if options.ipm.is_none() => {
+            SignalReport::missing(signal, "the machine has no IPM unit", remedy)
+        }
+        _ => SignalReport::measured(signal, "the trace on modelled hardware", None),
+    };
+    Signal::ALL.map(report).to_vec()
 }
