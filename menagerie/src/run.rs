@@ -22,7 +22,9 @@ use crate::stop::Stop;
 use crate::stream::Stream;
 use crate::sys::{HugePages, LINE, Region};
 use crate::threads::{self, Length, Outcome};
-use crate::workload::{Detail, Workload};
+use crate::workload::{Cost, Detail, Workload};
+use clap::Args;
+use serde::Serialize;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -69,9 +71,8 @@ fn chase(options: &WithMemory<BetweenLines>, host: Host<'_>) -> Result<Report, E
     let setup = Setup::new(&options.common, Some(&options.memory), host)?;
     let outcome = setup
         .own_memory(|region, index| Steady::new(Chase::new(region, setup.seed(index)), compute))?;
-    let parameters = parameters(options, Some(&options.memory));
     let cost = Some(access::CHASE.cost(compute));
-    Ok(Report::new("chase", "hop", cost, parameters, outcome))
+    Ok(options.report("chase", "hop", cost, outcome))
 }
 
 fn update(options: &WithMemory<options::Update>, host: Host<'_>) -> Result<Report, Error> {
@@ -88,17 +89,15 @@ fn update(options: &WithMemory<options::Update>, host: Host<'_>) -> Result<Repor
             })
         })?,
     };
-    let parameters = parameters(options, Some(&options.memory));
     let cost = Some(access::UPDATE.cost(compute));
-    Ok(Report::new("update", "update", cost, parameters, outcome))
+    Ok(options.report("update", "update", cost, outcome))
 }
 
 fn stream(options: &WithMemory<options::Stream>, host: Host<'_>) -> Result<Report, Error> {
     let kernel = options.own.kernel;
     let setup = Setup::new(&options.common, Some(&options.memory), host)?;
     let outcome = setup.own_memory(|region, _| Stream::new(region, kernel))?;
-    let parameters = parameters(options, Some(&options.memory));
-    let mut report = Report::new("stream", "step", Some(kernel.cost()), parameters, outcome);
+    let mut report = options.report("stream", "step", Some(kernel.cost()), outcome);
     report.set_bandwidth(kernel.arrays());
     Ok(report)
 }
@@ -110,8 +109,7 @@ fn compute(common: &Common, host: Host<'_>) -> Result<Report, Error> {
             .placement
             .settle(index, || Ok(Compute::new(setup.seed(index))))
     })?;
-    let parameters = parameters(common, None);
-    let cost = Some(compute::COST);
+    let (cost, parameters) = (Some(compute::COST), parameters(common, None));
     Ok(Report::new(
         "compute",
         "iteration",
@@ -148,14 +146,7 @@ fn phases(options: &WithMemory<options::Phases>, host: Host<'_>) -> Result<Repor
             seed,
         )
     })?;
-    let parameters = parameters(options, Some(&options.memory));
-    Ok(Report::new(
-        "phases",
-        "operation",
-        None,
-        parameters,
-        outcome,
-    ))
+    Ok(options.report("phases", "operation", None, outcome))
 }
 
 /// Refuses levels that no number of iterations can reach.
@@ -193,9 +184,8 @@ fn share(options: &WithMemory<options::Share>, host: Host<'_>) -> Result<Report,
         let share = Share::new(Arc::clone(&region), write_percent, setup.seed(index));
         setup.placement.settle(index, || Ok(share))
     })?;
-    let parameters = parameters(options, Some(&options.memory));
     let cost = Some(share::cost(write_percent));
-    Ok(Report::new("share", "access", cost, parameters, outcome))
+    Ok(options.report("share", "access", cost, outcome))
 }
 
 fn micro(options: &options::Micro, host: Host<'_>) -> Result<Report, Error> {
@@ -285,8 +275,7 @@ fn pair(options: &WithMemory<options::Pair>, host: Host<'_>) -> Result<Report, E
     };
     let outcome =
         setup.run(|index| Pair::start(&terms, &setup.placement, index, setup.seed(index)))?;
-    let parameters = parameters(options, Some(&options.memory));
-    Ok(Report::new("pair", "request", None, parameters, outcome))
+    Ok(options.report("pair", "request", None, outcome))
 }
 
 fn kernel(options: &options::Kernel, host: Host<'_>) -> Result<Report, Error> {
@@ -397,13 +386,27 @@ impl<'s> Setup<'s> {
     }
 }
 
+impl<T: Args + Serialize> WithMemory<T> {
+    /// What the workload `kind` with these options did, as [`Report::new`].
+    fn report(
+        &self,
+        kind: &str,
+        operation: &'static str,
+        cost: Option<Cost>,
+        outcome: Outcome,
+    ) -> Report {
+        let parameters = parameters(self, Some(&self.memory));
+        Report::new(kind, operation, cost, parameters, outcome)
+    }
+}
+
 fn placement(place: &Place, machine: &Machine, thp: HugePages) -> Result<Placement, Error> {
     let pins = place.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
     Placement::new(machine, place.home, place.start_cpu, pins, thp)
 }
 
 /// The options as JSON, the working set as it really is and lengths left out filled in.
-fn parameters(options: &impl serde::Serialize, memory: Option<&Memory>) -> serde_json::Value {
+fn parameters(options: &impl Serialize, memory: Option<&Memory>) -> serde_json::Value {
     // Plain fields with string keys: nothing that JSON cannot express.
     let mut parameters = serde_json::to_value(options).unwrap_or_default();
     if let Some(memory) = memory {
