@@ -5,15 +5,18 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use numaherd_experiment::claims::Measured;
 use numaherd_experiment::statistics::mean;
-use numaherd_experiment::{OnModel, Ran, Trial, World};
+use numaherd_experiment::{OnModel, Ran, Trial, World, as_published};
+use numaherd_herd::Herd;
+use numaherd_herd::ledger::{Line, Record};
 use numaherd_model::program::Phase;
-use numaherd_model::{Hardware, Job, Library, Options, Program, Until, alone};
-use numaherd_policy::Settings;
+use numaherd_model::{Hardware, Job, Library, Model, Options, Program, Until, alone};
+use numaherd_policy::{Settings, registry};
 use numaherd_topology::{CpuId, Machine, NodeId};
 use rayon::prelude::*;
 
@@ -221,6 +224,36 @@ impl Testbed {
             };
             Ok(on_model.run(&trial)?)
         })
+    }
+
+    /// One run under a policy, and what the herd decides in it, as it comes. The model at its end.
+    ///
+    /// # Errors
+    /// As [`Testbed::run`].
+    pub fn watch(
+        &self,
+        policy: &str,
+        workload: &Workload,
+        seed: u64,
+        mut watcher: impl FnMut(&Record),
+    ) -> Result<Model> {
+        let options = Options {
+            seed,
+            ..workload.options
+        };
+        let jobs = workload.jobs.clone();
+        let mut model = Model::new(self.hardware.clone(), jobs, workload.until, options)?;
+        let settings = numaherd_herd::Settings {
+            seed,
+            record_interval_ms: 0,
+            ..as_published()
+        };
+        Herd::new(&mut model, registry::build(policy, &self.policies)?)
+            .settings(settings)
+            .watched(|line: &Line| watcher(&line.record))
+            .run(&AtomicBool::new(false))
+            .with_context(|| format!("cannot run {policy} on the model"))?;
+        Ok(model)
     }
 
     /// Runs under a policy, one with each seed, on all cores.

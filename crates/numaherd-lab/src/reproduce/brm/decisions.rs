@@ -14,16 +14,12 @@
 //! another has changed the layout.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use numaherd_experiment::as_published;
 use numaherd_experiment::statistics::{mean, smallest};
 use numaherd_experiment::table::{Table, figure, percent};
-use numaherd_herd::Herd;
-use numaherd_herd::ledger::{Line, Record};
-use numaherd_model::{Job, Model, Options, Until};
-use numaherd_policy::registry;
+use numaherd_herd::ledger::Record;
+use numaherd_model::{Job, Until};
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{Plan, Snapshot, ThreadId};
 use rayon::prelude::*;
@@ -31,7 +27,7 @@ use rayon::prelude::*;
 use super::micro::{COMBINED_MIB, MIB, SHARED};
 use super::readings::READINGS;
 use super::setup::{BRM, IN_TURN, Memory, Setup, Sizes};
-use crate::reproduce::testbed::{Effort, increase};
+use crate::reproduce::testbed::{Effort, Workload, increase};
 
 /// Threads of the micro-benchmark, each with a core of its own on either node.
 const THREADS: usize = 4;
@@ -202,33 +198,15 @@ fn watch(
     seed: u64,
     layouts: &Layouts,
 ) -> Result<(f64, Run)> {
-    let options = Options {
-        seed,
-        ..Options::default()
-    };
-    let hardware = &setup.testbed.hardware;
-    let jobs = vec![job.clone()];
-    let mut model = Model::new(hardware.clone(), jobs, Until::Completions(1), options)?;
-    let topology = hardware.topology();
-    let herd = numaherd_herd::Settings {
-        seed,
-        record_interval_ms: 0,
-        ..as_published()
-    };
+    let workload = Workload::new(vec![job.clone()], Until::Completions(1));
+    let topology = setup.testbed.hardware.topology();
     let mut run = Run::default();
-    let never = AtomicBool::new(false);
-    Herd::new(
-        &mut model,
-        registry::build(policy, &setup.testbed.policies)?,
-    )
-    .settings(herd)
-    .watched(|line: &Line| match &line.record {
+    let watcher = |record: &Record| match record {
         Record::Snapshot(snapshot) => run.sees(snapshot, topology, layouts),
         Record::Placing(placing) => run.decides(&placing.plan, topology, layouts),
         _ => {}
-    })
-    .run(&never)
-    .with_context(|| format!("cannot run {policy} on the model"))?;
+    };
+    let model = setup.testbed.watch(policy, &workload, seed, watcher)?;
     let completions = model.completions();
     let first = completions.first().context("the benchmark did not end")?;
     Ok((first.thread_s, run))

@@ -5,21 +5,19 @@
 //! worst binding (Fig 1). Then brm runs without tags, and every 10 ms its judgement of each thread is compared
 //! with the tag.
 
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
-use numaherd_experiment::as_published;
+use anyhow::Result;
 use numaherd_experiment::claims::Measured;
-use numaherd_herd::Herd;
-use numaherd_herd::ledger::{Line, Record};
-use numaherd_model::{Job, Model, Options, Until};
+use numaherd_herd::ledger::Record;
+use numaherd_model::{Job, Until};
 use numaherd_policy::Settings;
 use numaherd_policy::candidates::{Accuracy, Candidates};
 use numaherd_world::Tag;
 
 use super::setup::{BRM, Memory, Setup};
 use super::workloads::{SINGLE, binding_matters, program};
-use crate::reproduce::testbed::Effort;
+use crate::reproduce::testbed::{Effort, Workload};
 
 /// Programs that run together: one parallel program and four programs of one thread, so that eight threads
 /// fill the machine.
@@ -80,29 +78,14 @@ fn jobs(setup: &Setup, (parallel, single): &(&'static str, [&'static str; 4])) -
 /// Runs jobs under brm without tags, and counts how often it is right.
 fn watch(setup: &Setup, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Result<()> {
     let settings = Settings::parse("[brm]\ncandidates = \"inferred\"")?;
-    let until = Until::Time(std::time::Duration::from_secs(SECONDS));
-    let options = Options {
-        seed,
-        ..Options::default()
-    };
-    let hardware = &setup.testbed.hardware;
-    let mut model = Model::new(hardware.clone(), jobs.to_vec(), until, options)?;
-    let policy = numaherd_policy::registry::build(BRM, &settings)?;
+    let until = Until::Time(Duration::from_secs(SECONDS));
+    let workload = Workload::new(jobs.to_vec(), until);
+    let testbed = setup.testbed.with(|policies| *policies = settings.clone());
     let mut judge = Candidates::new(&settings);
-    let herd = numaherd_herd::Settings {
-        seed,
-        record_interval_ms: 0,
-        ..as_published()
-    };
-    let never = AtomicBool::new(false);
-    Herd::new(&mut model, policy)
-        .settings(herd)
-        .watched(|line: &Line| {
-            if let Record::Snapshot(snapshot) = &line.record {
-                accuracy.count(snapshot, judge.judge(snapshot, hardware.topology()));
-            }
-        })
-        .run(&never)
-        .context("cannot run brm on the model")?;
+    testbed.watch(BRM, &workload, seed, |record| {
+        if let Record::Snapshot(snapshot) = record {
+            accuracy.count(snapshot, judge.judge(snapshot, testbed.hardware.topology()));
+        }
+    })?;
     Ok(())
 }
