@@ -4,6 +4,7 @@
 //! are passed as they are. In commands and in the file of [`Ready`], `{copy}` stands for the number of the copy,
 //! from 0, and `{dir}` for a directory that the trial has for itself.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use regex_lite::Regex;
@@ -175,6 +176,16 @@ pub enum Better {
     Higher,
     /// The lower one.
     Lower,
+}
+
+impl Better {
+    /// The better of two figures first.
+    pub fn order(self, a: f64, b: f64) -> Ordering {
+        match self {
+            Self::Lower => a.total_cmp(&b),
+            Self::Higher => b.total_cmp(&a),
+        }
+    }
 }
 
 impl Default for Measure {

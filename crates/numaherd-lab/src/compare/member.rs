@@ -225,13 +225,8 @@ impl<'a> Member<'a> {
                 said.trim()
             );
         }
-        let number = printed
-            .trim()
-            .parse()
-            .ok()
-            .filter(|number: &f64| number.is_finite());
         let shown: String = printed.trim().chars().take(80).collect();
-        let number = number.with_context(|| {
+        let number = finite(printed.trim()).with_context(|| {
             format!("the counter of {who} printed {shown:?}: it must print one number")
         })?;
         Ok(Some(number))
@@ -289,11 +284,7 @@ impl<'a> Member<'a> {
                         "nothing that {who} printed matches {pattern:?}, its `measure`; {ending}"
                     );
                 };
-                let number = figure
-                    .parse()
-                    .ok()
-                    .filter(|number: &f64| number.is_finite());
-                let number = number.with_context(|| {
+                let number = finite(&figure).with_context(|| {
                     format!(
                         "what matches {pattern:?} in what {who} printed is {figure:?}, not a number: put ( ) around \
                          the number in `measure`"
@@ -335,6 +326,12 @@ impl<'a> Member<'a> {
         result.thread_moves = report.threads.iter().map(|thread| thread.migrations).sum();
         Ok(())
     }
+}
+
+/// The number that a text is, unless it is infinite.
+fn finite(text: &str) -> Option<f64> {
+    let number = text.parse().ok();
+    number.filter(|number: &f64| number.is_finite())
 }
 
 /// The numbers of the guest's CPUs, which are all online.

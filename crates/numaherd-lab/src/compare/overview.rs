@@ -60,10 +60,7 @@ impl<'a> Line<'a> {
     /// The best of those of one kind.
     fn best(&self, is_one: impl Fn(&str) -> bool) -> Option<&Summary> {
         let all = self.summaries.iter().filter(|one| is_one(&one.policy));
-        all.min_by(|a, b| match self.measure.better {
-            Better::Lower => a.mean.total_cmp(&b.mean),
-            Better::Higher => b.mean.total_cmp(&a.mean),
-        })
+        all.min_by(|a, b| self.measure.better.order(a.mean, b.mean))
     }
 
     /// The best of our policies beside the best of the others: its cost.

@@ -197,11 +197,7 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     let others = summaries
         .iter()
         .filter(|s| !is_ours(&s.policy) && s.policy != BASELINE && s.policy != BEST_KNOWN);
-    let order = |a: &&Summary, b: &&Summary| match measure.better {
-        Better::Lower => a.mean.total_cmp(&b.mean),
-        Better::Higher => b.mean.total_cmp(&a.mean),
-    };
-    if let Some(best) = others.min_by(order) {
+    if let Some(best) = others.min_by(|a, b| measure.better.order(a.mean, b.mean)) {
         let gain = less(best);
         sentence += &format!(
             " and {:.0} % {} than with {}, the best of the alternatives that can be had today",
