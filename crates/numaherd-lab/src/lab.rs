@@ -131,7 +131,11 @@ pub fn error(error: Error) -> anyhow::Error {
 pub fn run(options: &LabRun) -> Result<ExitCode> {
     let machine = machine(&options.machine)?;
     find(Path::new(&options.program[0]))?;
-    let mut herded = Herded::of(&options.herding, options.real_time)?;
+    let time = match options.real_time {
+        true => Time::Real,
+        false => Time::Modelled,
+    };
+    let mut herded = Herded::of(&options.herding, time)?;
     let program = match &herded {
         Some(herded) => herded.command(&herding_program()?, &options.program),
         None => options.program.clone(),
@@ -141,9 +145,7 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
     run.time_limit = Some(options.limit);
     let ipm = options.ipm || herded.as_ref().is_some_and(|herded| herded.needs_ipm);
     run.ipm = ipm.then(IpmConfig::of_paper);
-    if options.real_time {
-        run.time = Time::Real;
-    }
+    run.time = time;
     let (stdout, stderr) = (&mut io::stdout(), &mut io::stderr());
     let attend = |guest: &Guest, pid| herded.as_mut().map(|herded| herded.attend(guest, pid));
     let (finished, attended) =

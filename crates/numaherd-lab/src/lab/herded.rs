@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Parser;
-use numaherd_lab_launcher::Guest;
+use numaherd_lab_launcher::{Guest, Time};
 use numaherd_policy::registry;
 use numaherd_world::Signal;
 
@@ -50,7 +50,7 @@ impl Herded {
     /// # Errors
     /// The policy or a setting is unknown, the configuration cannot be read, the policy needs what there
     /// is not in real time, or the ledger cannot be made.
-    pub fn of(herding: &Herding, real_time: bool) -> Result<Option<Self>> {
+    pub fn of(herding: &Herding, time: Time) -> Result<Option<Self>> {
         let Some(arguments) = herding.arguments() else {
             return Ok(None);
         };
@@ -65,7 +65,7 @@ impl Herded {
         registry::build(config.policy(), &config.policies).map_err(usage)?;
         let needs = registry::needs(config.policy()).map_err(usage)?;
         let missing = needs.iter().find(|need| !IN_REAL_TIME.contains(need));
-        if let Some(missing) = missing.filter(|_| real_time) {
+        if let Some(missing) = missing.filter(|_| time == Time::Real) {
             let policy = config.policy();
             return Err(ended!(
                 SignalMissing,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn nobody_herds_unless_a_policy_is_named() {
-        assert!(Herded::of(&herding(&[]), false).unwrap().is_none());
+        assert!(Herded::of(&herding(&[]), Time::Modelled).unwrap().is_none());
         for without in ["--dry-run", "--ledger=x", "--seed=1"] {
             let words = ["numaherd", "lab", "run", without, "--", "true"];
             let refused = crate::cli::Cli::try_parse_from(words)
@@ -175,7 +175,7 @@ mod tests {
         let words = "--policy dino --interval 500ms --paging-interval 20ms --cpus 0-3 --nodes 0,1 \
                      --scope node --seed 7 --dry-run --take-over";
         let words: Vec<&str> = words.split_whitespace().collect();
-        let herded = Herded::of(&herding(&words), false)
+        let herded = Herded::of(&herding(&words), Time::Modelled)
             .unwrap()
             .expect("it is herded");
         let command = herded.command(Path::new("numaherd"), &["my program".into()]);
@@ -195,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ledger = folder.path().join("ledger");
         let words = ["--policy", "dinno", "--ledger", ledger.to_str().unwrap()];
-        let refused = Herded::of(&herding(&words), false).unwrap_err();
+        let refused = Herded::of(&herding(&words), Time::Modelled).unwrap_err();
         assert_eq!(numaherd::exit::of(&refused), Some(Exit::Usage));
         assert!(refused.to_string().contains("dino"), "{refused}");
         assert!(!ledger.exists());
@@ -203,16 +203,16 @@ mod tests {
 
     #[test]
     fn what_real_time_cannot_tell_is_refused_before_any_guest() {
-        let refused = Herded::of(&herding(&["--policy", "dino"]), true).unwrap_err();
+        let refused = Herded::of(&herding(&["--policy", "dino"]), Time::Real).unwrap_err();
         assert_eq!(numaherd::exit::of(&refused), Some(Exit::SignalMissing));
         assert!(refused.to_string().contains("--real-time"), "{refused}");
-        assert!(Herded::of(&herding(&["--policy", "random"]), true).is_ok());
+        assert!(Herded::of(&herding(&["--policy", "random"]), Time::Real).is_ok());
     }
 
     #[test]
     fn ipm_brings_its_unit() {
         let needs = |policy| {
-            let herded = Herded::of(&herding(&["--policy", policy]), false).unwrap();
+            let herded = Herded::of(&herding(&["--policy", policy]), Time::Modelled).unwrap();
             herded.expect("it is herded").needs_ipm
         };
         assert!(needs("ipm"));
