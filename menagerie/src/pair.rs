@@ -205,7 +205,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         self.wire = None;
-        // Whoever wants to know why a server failed has been told by the request that noticed.
+        // The request that noticed a failed server has told why it failed.
         let _ = self.server.end();
     }
 }

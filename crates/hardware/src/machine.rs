@@ -318,7 +318,7 @@ impl Machine {
         })
     }
 
-    /// The common case: nobody else is concerned. None when somebody is; then nothing has changed
+    /// The common case: no other core is concerned. None when one is; then nothing has changed
     /// but the order of use.
     #[inline]
     fn try_alone(&self, core: usize, domain: usize, line: u64, store: bool) -> Option<Reply> {

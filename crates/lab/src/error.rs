@@ -209,7 +209,7 @@ impl Cause {
     }
 
     /// The part of a console's text that an error shows: from a little before the line that tells
-    /// why the guest ended, or where there is none, the end. Of a panic in which an oops ended, the
+    /// why the guest ended or, where no line tells, the end. Of a panic in which an oops ended, the
     /// oops from its first line on, since only that says where in the kernel it was.
     #[must_use]
     pub fn excerpt(console: &str) -> String {

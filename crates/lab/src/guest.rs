@@ -581,7 +581,7 @@ fn hand_out(decoder: &mut Decoder, inbox: &Mutex<Inbox>) -> Result<(), ProtocolE
             ToHost::Ready { .. } | ToHost::GateSet(_) | ToHost::Goodbye => inbox.guest.as_ref(),
         };
         if let Some(waiter) = waiter {
-            // Whoever has stopped waiting does not want it.
+            // The receiver may have stopped waiting.
             let _ = waiter.send(message);
         }
     }

@@ -84,9 +84,9 @@ pub struct Phase {
 
 /// Writes to an area that all threads of a process write, line after line in the same order.
 ///
-/// Whoever goes over it alone takes each line once from whoever wrote it last. Several at a time are
-/// soon at the same line: who comes later needs no wait until it meets the others. From then on each
-/// write takes the line from another thread, and every thread waits its turn.
+/// A thread that goes over the area alone takes each line once, from the thread that wrote it last. Several
+/// at a time soon meet at one line, since a later one does not wait until it has caught up with the others.
+/// From then on each write takes the line from another thread, and every thread waits its turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharedWrites {
     /// Lines per 1000 instructions.

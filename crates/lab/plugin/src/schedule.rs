@@ -166,7 +166,7 @@ impl Schedule {
 }
 
 fn wake(vcpu: &Local) {
-    // Whoever is about to sleep holds the lock until it does, so it cannot miss this.
+    // A vCPU that is about to sleep holds the lock until it sleeps, so it cannot miss this.
     drop(lock(&vcpu.asleep));
     vcpu.wake.notify_one();
 }
