@@ -39,6 +39,7 @@ use crate::governor::ownership::Held;
 use crate::sealed::seal;
 use read::Found;
 
+pub(crate) use restore::within_reach;
 pub use restore::{Affinities, Restored, restore};
 
 /// The version of the format that is written, and the latest that is read.

@@ -50,7 +50,7 @@ use placed::placed;
 use record::Recorder;
 use thinned::PassedOver;
 
-/// How long a stop waits for a move of pages that is under way.
+/// How long a stop or a pause waits for a move of pages that is under way.
 const LONGEST_MOVE: Duration = Duration::from_secs(10);
 
 /// Sees every line as it is recorded. It is called from within the loop and must not keep it waiting:

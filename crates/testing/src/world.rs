@@ -56,6 +56,10 @@ pub struct FakeWorld {
     pub online: CpuSet,
     /// Threads whose affinity the kernel will not set, with its reason.
     pub refuses: BTreeMap<ThreadId, String>,
+    /// Masks that snapshots show in place of those that threads have: they were read before.
+    pub shown: BTreeMap<ThreadId, CpuSet>,
+    /// Cpusets that are narrowed between the snapshot and the order.
+    pub narrows: BTreeMap<ThreadId, CpuSet>,
     /// Threads that end between the snapshot and the order.
     pub dies: Vec<ThreadId>,
     /// Threads that are there, but not among those that are observed.
@@ -102,6 +106,8 @@ impl FakeWorld {
             enforcement: Enforcement::Affinity,
             groups: BTreeMap::new(),
             refuses: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            narrows: BTreeMap::new(),
             dies: Vec::new(),
             unseen: Vec::new(),
             kin: BTreeMap::new(),
@@ -157,6 +163,9 @@ impl FakeWorld {
         if self.enforcement == Enforcement::Scx {
             thread.assigned = order.core;
             return AffinityResult::Done;
+        }
+        if let Some(cpuset) = self.narrows.remove(&order.thread) {
+            thread.cpuset = Arc::new(cpuset);
         }
         let now = order.cpus.intersection(&thread.cpuset);
         let Some(first) = now.intersection(&self.online).first() else {
@@ -247,6 +256,11 @@ impl World for FakeWorld {
         self.is_observed = true;
         let mut seen = self.threads.clone();
         seen.retain(|thread| !self.unseen.contains(&thread.id));
+        for thread in &mut seen {
+            if let Some(mask) = self.shown.get(&thread.id) {
+                thread.affinity = Arc::new(mask.clone());
+            }
+        }
         let mut snapshot = Snapshot {
             sequence: self.observed - 1,
             interval_ns: self.interval_ns,

@@ -85,6 +85,9 @@ pub struct Governed {
     pub stolen: Vec<Stolen>,
     /// Threads that were started with a mask of ours, to be written down as such.
     pub adopted: Vec<(ThreadId, Held)>,
+    /// Threads whose giving back is among `changes` although their mask was none of ours in the snapshot: it may be that their
+    /// cpuset had just changed, or that the mask was seen before that.
+    pub doubted: BTreeSet<ThreadId>,
     /// Threads that would be given back, whose mask someone else has changed since.
     pub left_alone: Vec<ThreadId>,
     /// What a person should know; each sentence is given once.
@@ -259,8 +262,8 @@ impl ThreadGovernor {
         governed
     }
 
-    /// Changes that give back every thread that still has a mask of ours. `notices` names those
-    /// whose mask someone else has changed since: they are left alone.
+    /// Changes that give back every thread that we hold. Those that someone else may have changed since are *doubted*
+    /// ([`Self::leave_changed_alone`]).
     pub fn release(&mut self, snapshot: &Snapshot) -> Governed {
         let mut governed = Governed {
             adopted: self.holdings.adopt(snapshot, self.knows_all_heirs),
@@ -268,17 +271,12 @@ impl ThreadGovernor {
         };
         for (id, held) in self.holdings.iter() {
             let thread = snapshot.thread(id);
-            match thread.map(|thread| self.holdings.owner(thread, &snapshot.online)) {
-                // A hint is none of the affinity, whoever has changed that.
-                Some(Owner::Other) if self.holdings.are_masks() => {
-                    governed.left_alone.push(id);
-                    governed.notices.push(changed_since(id, held));
-                }
-                _ => governed.changes.push(give_back(id, held, thread)),
+            let owner = thread.map(|thread| self.holdings.owner(thread, &snapshot.online));
+            // A hint is none of the affinity, whoever has changed that.
+            if owner == Some(Owner::Other) && self.holdings.are_masks() {
+                governed.doubted.insert(id);
             }
-        }
-        for &id in &governed.left_alone {
-            self.holdings.drop_thread(id);
+            governed.changes.push(give_back(id, held, thread));
         }
         // A thread that takes the place of a process's first one has been given back before it.
         governed
@@ -324,7 +322,7 @@ impl ThreadGovernor {
         (plan, governed)
     }
 
-    /// Takes out of the changes the giving back of threads that are in no snapshot any more and whose
+    /// Takes out of the changes the giving back of threads that are in no snapshot any more, or are doubted, and whose
     /// mask, as `bounds_now` tells it, is not the one that we set: someone else has changed it since.
     /// They are forgotten and named in `left_alone`. A thread that cannot be told of stays in.
     pub fn leave_changed_alone(
@@ -332,10 +330,11 @@ impl ThreadGovernor {
         governed: &mut Governed,
         mut bounds_now: impl FnMut(ThreadId) -> Option<Bounds>,
     ) {
+        let doubted = std::mem::take(&mut governed.doubted);
         let mut changed = |change: &mut Change| {
             let (id, held) = (change.order.thread, &change.held);
             let unseen = change.cause == Cause::GiveBack && change.from.is_none();
-            let unseen = unseen && self.holdings.are_masks();
+            let unseen = unseen && self.holdings.are_masks() || doubted.contains(&id);
             let is_ours = |now: Bounds| self.holdings.is_ours(id, held, |mask| now.is(mask));
             unseen && bounds_now(id).is_some_and(|now| !is_ours(now))
         };

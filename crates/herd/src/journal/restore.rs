@@ -118,6 +118,7 @@ impl Journal {
         let mut unwritten = None;
         let begun = affinities.now();
         while !donors.is_empty() {
+            let is_last = affinities.now() - begun >= LONGEST;
             let mut search = affinities.bound_to(&masks(&donors), since(&donors));
             search.found.retain(|thread| known.insert(thread.thread));
             let found = heirs(&donors, search.found);
@@ -149,7 +150,7 @@ impl Journal {
                 }
                 donors.push(held);
             }
-            if affinities.now() - begun > LONGEST {
+            if is_last {
                 report.problems.push(still_started(report.heirs));
                 report
                     .problems
@@ -163,6 +164,15 @@ impl Journal {
             .problems
             .extend(unwritten.map(|error| error.to_string()));
         true
+    }
+}
+
+/// The mask that gives a thread back whose cpuset has these CPUs. The kernel refuses one of which the cpuset has none: then
+/// the thread may run anywhere in it, and on the CPUs that it is due once it has them again.
+pub(crate) fn within_reach(back: &CpuSet, cpus: &CpuSet) -> CpuSet {
+    match back.intersects(cpus) {
+        true => back.clone(),
+        false => back.iter().chain(cpus.iter()).collect(),
     }
 }
 
@@ -185,13 +195,10 @@ fn give_back(
         }
         return true;
     }
-    // The kernel refuses a mask of which nothing is left; it may run anywhere then.
-    let is_left = entry.back.intersects(&now.cpus);
-    let cpus = if is_left { &entry.back } else { &now.cpus };
     let order = AffinityOrder {
         thread,
         core: None,
-        cpus: Arc::new(cpus.clone()),
+        cpus: Arc::new(within_reach(&entry.back, &now.cpus)),
     };
     match affinities.set(&order) {
         // Narrowed to its cpuset, which is what giving back to the kernel means.

@@ -70,11 +70,19 @@ impl PagingPlace {
         }
     }
 
-    /// Has it rest or go on. When this returns nothing more is ordered. Within the loop it rests by not
+    /// Has it rest or go on. No other round begins then; one may be under way. Within the loop it rests by not
     /// being told anything and not being run.
     pub(crate) fn pause(&self, rests: bool) {
         if let Self::Thread(thread) = self {
             thread.pause(rests);
+        }
+    }
+
+    /// Waits for a round that is under way, though no longer than this; says whether none is.
+    pub(crate) fn wait_for_round(&self, longest: Duration) -> bool {
+        match self {
+            Self::Thread(thread) => thread.wait_for_round(longest),
+            Self::Here(_) | Self::InStep(_) | Self::Over => true,
         }
     }
 

@@ -8,12 +8,13 @@
 //! While the policy does not listen and no order waits for bandwidth, and while it is paused, nothing is sampled and the
 //! thread sleeps until it is told something.
 //!
-//! The half is behind a lock that the thread holds for a round and not while it waits. So it can be
-//! paused and replaced between two rounds, and once that is done no round of before is still at work.
+//! The thread takes the half for a round and not while it waits. So it can be paused and replaced between two rounds. A
+//! round that moves pages to a full node can take half a minute: a pause begins with the next round, for whose sake a round
+//! that is under way can be waited for, and a change that comes meanwhile is made when the round is over.
 //! A cadence that changes holds from the round after next: the wait that is under way goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,15 @@ use numaherd_world::{Pager, Progress};
 
 use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
+/// How long a change waits for a round that is under way, which seldom takes as long (chosen here).
+const BRIEFLY: Duration = Duration::from_millis(100);
+
 /// The running paging thread, as the placement sees it.
 pub(crate) struct PagingThread {
     told: Sender<Told>,
     news: Receiver<News>,
     stop: Arc<AtomicBool>,
-    shared: Arc<Mutex<Shared>>,
+    common: Arc<Common>,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -40,22 +44,82 @@ enum Told {
 }
 
 /// What the loop and the thread have in common.
+struct Common {
+    shared: Mutex<Shared>,
+    /// A round is over.
+    over: Condvar,
+}
+
 struct Shared {
-    half: PagingHalf,
+    /// Not there while a round is under way.
+    half: Option<PagingHalf>,
     paused: bool,
     cadence: Duration,
+    /// What is to be changed when the round is over.
+    changes: Vec<PagingChange>,
 }
 
 impl Shared {
     /// Whether a round could do something though nothing more is placed.
     fn has_work(&self) -> bool {
-        !self.paused && (self.half.listens() || self.half.has_waiting())
+        let has_work = |half: &PagingHalf| half.listens() || half.has_waiting();
+        !self.paused && self.half.as_ref().is_some_and(has_work)
     }
 }
 
-/// The lock of what is shared. A thread that panicked with it has ended, and said so.
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl Common {
+    /// The lock of what is shared. A thread that panicked with it has ended, and said so.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same once no round is under way, or after this time.
+    fn lock_after_round(&self, longest: Duration) -> MutexGuard<'_, Shared> {
+        let is_under_way = |shared: &mut Shared| shared.half.is_none();
+        let waited = self
+            .over
+            .wait_timeout_while(self.lock(), longest, is_under_way);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Begins a round, unless it is paused.
+    fn begin_round<'r>(&'r self, says: &'r Sender<News>) -> Option<Round<'r>> {
+        let mut shared = self.lock();
+        let half = if shared.paused {
+            None
+        } else {
+            shared.half.take()
+        }?;
+        Some(Round {
+            common: self,
+            half: Some(half),
+            says,
+        })
+    }
+}
+
+/// A round under way, which has the half until it ends, however it ends.
+struct Round<'r> {
+    common: &'r Common,
+    half: Option<PagingHalf>,
+    says: &'r Sender<News>,
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        let mut shared = self.common.lock();
+        let changes = std::mem::take(&mut shared.changes);
+        if let Some(half) = &mut self.half
+            && !std::thread::panicking()
+        {
+            for news in changes.into_iter().filter_map(|change| half.change(change)) {
+                // Nobody may be left to hear it; then it does not matter.
+                let _ = self.says.send(news);
+            }
+        }
+        shared.half = self.half.take();
+        self.common.over.notify_all();
+    }
 }
 
 impl PagingThread {
@@ -72,12 +136,16 @@ impl PagingThread {
         let (says, news) = unbounded();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
-        let shared = Arc::new(Mutex::new(Shared {
-            half,
-            paused: false,
-            cadence,
-        }));
-        let its = shared.clone();
+        let common = Arc::new(Common {
+            shared: Mutex::new(Shared {
+                half: Some(half),
+                paused: false,
+                cadence,
+                changes: Vec::new(),
+            }),
+            over: Condvar::new(),
+        });
+        let its = common.clone();
         let handle = std::thread::Builder::new()
             .name("paging".to_owned())
             .spawn(move || run(&its, pager, &hears, &says, &flag))?;
@@ -85,7 +153,7 @@ impl PagingThread {
             told,
             news,
             stop,
-            shared,
+            common,
             handle: Some(handle),
         })
     }
@@ -100,19 +168,29 @@ impl PagingThread {
         let _ = self.told.send(told);
     }
 
-    /// Has it rest or go on. Waits for a round that is under way.
+    /// Has it rest or go on, from the next round on.
     pub(crate) fn pause(&self, rests: bool) {
-        lock(&self.shared).paused = rests;
+        self.common.lock().paused = rests;
         self.send(Told::Look);
     }
 
-    /// Has it go on otherwise. Waits for a round that is under way.
+    /// Waits for a round that is under way, though no longer than this; says whether it is over.
+    pub(crate) fn wait_for_round(&self, longest: Duration) -> bool {
+        self.common.lock_after_round(longest).half.is_some()
+    }
+
+    /// Has it go on otherwise, from the next round on.
     pub(crate) fn change(&self, change: PagingChange) -> Option<News> {
-        let mut shared = lock(&self.shared);
+        let mut shared = self.common.lock_after_round(BRIEFLY);
         shared.cadence = change.settings.paging_interval();
-        let news = shared.half.change(change);
         self.send(Told::Look);
-        news
+        match &mut shared.half {
+            Some(half) => half.change(change),
+            None => {
+                shared.changes.push(change);
+                None
+            }
+        }
     }
 
     /// What it has said since the last call. A panic in it is news, once.
@@ -169,14 +247,14 @@ impl Drop for PagingThread {
 }
 
 fn run(
-    shared: &Mutex<Shared>,
+    common: &Common,
     mut pager: Box<dyn Pager>,
     hears: &Receiver<Told>,
     says: &Sender<News>,
     stop: &AtomicBool,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        let works = Some(lock(shared)).filter(|shared| shared.has_work());
+        let works = Some(common.lock()).filter(|shared| shared.has_work());
         let cadence = works.map(|shared| shared.cadence);
         let first = match cadence {
             Some(cadence) => {
@@ -193,7 +271,6 @@ fn run(
                 }
             }
         };
-        let mut shared = lock(shared);
         let told: Vec<Placed> = first
             .into_iter()
             .chain(hears.try_iter())
@@ -202,10 +279,10 @@ fn run(
                 Told::Look => None,
             })
             .collect();
-        if shared.paused {
+        let Some(mut round) = common.begin_round(says) else {
             continue;
-        }
-        let half = &mut shared.half;
+        };
+        let Some(half) = &mut round.half else { return };
         let seen = if cadence.is_some() && half.listens() {
             let samples = match pager.samples() {
                 Ok(samples) => samples,
@@ -222,8 +299,8 @@ fn run(
         };
         let sharing = if told.is_empty() { None } else { half.shared() };
         let passed = cadence.unwrap_or(Duration::ZERO);
-        let round = half.round(passed, told, &seen, |orders| pager.apply(orders));
-        for news in sharing.into_iter().chain(round) {
+        let tick = half.round(passed, told, &seen, |orders| pager.apply(orders));
+        for news in sharing.into_iter().chain(tick) {
             if says.send(news).is_err() {
                 return;
             }

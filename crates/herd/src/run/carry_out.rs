@@ -1,6 +1,7 @@
 //! Carrying out: what is about to change is written down, the world changes it, and governor, journal and
 //! summary are told what came of it. Likewise for giving back.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::Running;
 use crate::governor::ownership::Held;
 use crate::governor::{Governed, Guard, Refusal, ThreadChange};
 use crate::heirs;
-use crate::journal::SavedAffinity;
+use crate::journal::{SavedAffinity, within_reach};
 use crate::ledger::{Placing, Record};
 
 /// After so many passes without an end it is said what is waited for.
@@ -18,18 +19,36 @@ const MANY_PASSES: u32 = 5;
 
 impl Running<'_> {
     /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
-    fn leave_changed_alone(&mut self, governed: &mut Governed) {
+    fn leave_changed_alone(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
         let world = &mut *self.world;
         self.governor
             .leave_changed_alone(governed, |thread| world.bounds_of(thread));
         self.settling.extend(&governed.left_alone);
+        self.keep_within_reach(snapshot, governed);
+    }
+
+    /// Has threads get masks back that the kernel does not refuse.
+    fn keep_within_reach(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
+        // The kernel has some CPU for whoever may have any.
+        let may_be_refused = |change: &&mut ThreadChange| {
+            !numaherd_world::is_whole(&change.order.cpus, &snapshot.online)
+        };
+        let given_back = governed
+            .changes
+            .iter_mut()
+            .filter(|change| change.order.core.is_none());
+        for change in given_back.filter(may_be_refused) {
+            if let Some(now) = self.world.bounds_of(change.order.thread) {
+                change.order.cpus = Arc::new(within_reach(&change.order.cpus, &now.cpus));
+            }
+        }
     }
 
     /// Has the changes carried out, once the journal says how threads were found. In a dry run nothing is
     /// done and nothing came of it; but threads may still be held from before it became one, and what they
     /// start is held too.
     pub(super) fn carry_out(&mut self, snapshot: &Snapshot, governed: &mut Governed) -> Outcome {
-        self.leave_changed_alone(governed);
+        self.leave_changed_alone(snapshot, governed);
         self.write_down_adopted(&governed.adopted);
         if self.settings.dry_run {
             return Outcome::default();
@@ -102,9 +121,33 @@ impl Running<'_> {
         }
     }
 
+    /// What became of orders, as the governor is to see it. A mask that the kernel has narrowed to the thread's cpuset is still
+    /// the one that was ordered: the kernel keeps that, and sets it when the cpuset is widened.
+    fn explained<'o>(
+        &mut self,
+        changes: &[ThreadChange],
+        outcomes: &'o [AffinityOutcome],
+    ) -> Cow<'o, [AffinityOutcome]> {
+        let mut outcomes = Cow::Borrowed(outcomes);
+        for (at, change) in changes.iter().enumerate() {
+            let order = &change.order;
+            let is_narrowed = |outcome: &AffinityOutcome| {
+                matches!(outcome.result, AffinityResult::Narrowed { .. })
+            };
+            if outcomes.get(at).is_some_and(is_narrowed)
+                && let Some(now) = self.world.bounds_of(order.thread)
+                && now.is(&order.cpus)
+            {
+                outcomes.to_mut()[at].result = AffinityResult::Done;
+            }
+        }
+        outcomes
+    }
+
     /// Tells governor, journal and summary what was done.
     fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
-        let done = self.governor.carried_out(now_ns, changes, outcomes);
+        let outcomes = self.explained(changes, outcomes);
+        let done = self.governor.carried_out(now_ns, changes, &outcomes);
         let totals = &mut self.record.summary.totals;
         totals.thread_moves += done.moves;
         totals.undone += done.undone;
@@ -197,11 +240,15 @@ impl Running<'_> {
         let begun = self.world.now();
         let mut given_back = 0;
         let mut passes = 0;
-        while !self.find_heirs(thoroughly || passes > 0)
-            || self.governor.holdings().iter().next().is_some()
-        {
+        loop {
+            // One pass may take long on a busy machine: there is always one that begins after the last giving back.
+            let is_last = self.world.now() - begun >= heirs::LONGEST;
+            let are_none = self.find_heirs(thoroughly || passes > 0);
+            if are_none && self.governor.holdings().iter().next().is_none() {
+                break;
+            }
             given_back += self.give_back(snapshot);
-            if self.world.now() - begun > heirs::LONGEST {
+            if is_last {
                 self.record.notice(heirs::still_started(given_back));
                 break;
             }
@@ -218,7 +265,7 @@ impl Running<'_> {
     fn give_back(&mut self, snapshot: &Snapshot) -> u64 {
         let mut governed = self.governor.release(snapshot);
         self.write_down_adopted(&governed.adopted);
-        self.leave_changed_alone(&mut governed);
+        self.leave_changed_alone(snapshot, &mut governed);
         for notice in &governed.notices {
             self.record.notice(notice.clone());
         }

@@ -1,7 +1,8 @@
 //! Answers to what is asked of the running herd.
 //!
 //! *Pause.* Nothing is decided and nothing carried out, pages included; what is seen is recorded as
-//! always, and threads that are started with a mask of ours are held like those that started them. With
+//! always, and threads that are started with a mask of ours are held like those that started them. Pages that the kernel is
+//! moving just then are waited for, after all else and for a limited time. With
 //! `give_back` threads get the affinities back that they were found with, also those that are started
 //! with a mask of ours just then. For that the interval ends where it is asked for: what is given back
 //! is what is seen then. A *taking back* moves threads to where they were found first: the kernel goes on from
@@ -13,7 +14,7 @@
 //! *Change.* First everything that may be refused, in the order of a start: signals, the rule for new
 //! pages. Then the policy is replaced. What the governor holds and what is left of its budgets
 //! stay; orders of the former policy that wait for bandwidth are refused. A seed that is not the one
-//! in force begins new random numbers, else they go on.
+//! in force begins new random numbers, else they go on. Pages that the kernel is moving just then are not waited for.
 //!
 //! Each request is recorded with what came of it before it is answered.
 
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use numaherd_policy::groups::Policies;
 use numaherd_world::{AffinityResult, Snapshot, WorldError};
 
-use super::{Found, Paused, Running, ask_world, generators, place_new_pages};
+use super::{Found, LONGEST_MOVE, Paused, Running, ask_world, generators, place_new_pages};
 use crate::control::{Change, ControlError, MOST_WAITING, Request, Requests};
 use crate::error::HerdError;
 use crate::governor::Governed;
@@ -101,19 +102,24 @@ impl Running<'_> {
             return Err(ControlError::refused(why));
         }
         self.paging.pause(true);
-        self.hear_paging();
         let before = self.paused;
         let paused = Paused { give_back };
         self.paused = Some(paused);
-        if !give_back {
-            return Ok(None);
-        }
-        let given_back = self.watch(paused, found).map_err(|error| {
+        let given_back = give_back.then(|| self.watch(paused, found));
+        let given_back = given_back.transpose().map_err(|error| {
             self.paused = before;
             self.paging.pause(before.is_some());
             ControlError::refused(error)
         })?;
-        Ok(Some(given_back))
+        // No thread waits for its affinity until the kernel has moved a page.
+        if !self.paging.wait_for_round(LONGEST_MOVE) {
+            self.record.notice(format!(
+                "it is paused, but the kernel is still moving pages after {} s: a node may be full; no other move begins",
+                LONGEST_MOVE.as_secs()
+            ));
+        }
+        self.hear_paging();
+        Ok(given_back)
     }
 
     fn resume(&mut self) -> Result<(), ControlError> {

@@ -102,6 +102,104 @@ fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
     );
 }
 
+/// A world whose pager has been ordered to move a page once interval 3 is over, and what that was ordered by.
+fn moving(applied: &Arc<Mutex<Vec<PageOrder>>>) -> (Fake, ToldPaging) {
+    let world = fake();
+    let paging = moves_when_placed(&world, 0);
+    let heard = paging.heard.clone();
+    let mut world = world.scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs a real moment.
+        while interval == 3 && heard.lock().unwrap().placed.is_empty() {
+            std::thread::yield_now();
+        }
+    });
+    world.pager = Some(Box::new(FakePager::new(
+        || panic!("nobody listens"),
+        applied,
+    )));
+    (world, paging)
+}
+
+fn moves_when_placed(world: &Fake, first: u64) -> ToldPaging {
+    ToldPaging {
+        on_placed: vec![window(&world.threads[0], first, 1, 1)],
+        listens: false,
+        ..ToldPaging::stay()
+    }
+}
+
+#[test]
+fn a_pause_gives_threads_back_before_it_waits_for_pages_that_are_being_moved() {
+    let (control, requests) = pair();
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let (mut world, paging) = moving(&applied);
+    // The pager moves no page until the threads have been given back.
+    let mut held = Some(applied.lock().unwrap());
+    let mut lines = Vec::new();
+    let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging));
+    let herd = herd.controlled(requests).watched(|line| {
+        match &line.record {
+            Record::Snapshot(seen) if seen.sequence == 3 => {
+                control.tell(Request::Pause { give_back: true }).unwrap();
+            }
+            Record::Placing(placing)
+                if placing.affinities.iter().any(|order| order.core.is_none()) =>
+            {
+                held.take();
+            }
+            _ => {}
+        }
+        lines.push(line.clone());
+    });
+    let summary = herd.run(&AtomicBool::new(false)).unwrap();
+    assert!(summary.totals.pages_moved > 0);
+    assert_eq!(summary.notices, Vec::<String>::new());
+    let at = |is: fn(&Record) -> bool| lines.iter().position(|line| is(&line.record)).unwrap();
+    let moved = at(|record| matches!(record, Record::Paging(_)));
+    let paused = at(|record| matches!(record, Record::Control(_)));
+    assert!(moved < paused, "nothing is done after it");
+}
+
+#[test]
+fn a_change_does_not_wait_for_pages_that_are_being_moved() {
+    let (control, requests) = pair();
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let (world, paging) = moving(&applied);
+    let later = moves_when_placed(&world, 9000);
+    let (earlier_heard, later_heard) = (paging.heard.clone(), later.heard.clone());
+    let mut world = world.scripted(move |interval, _| {
+        let heard = if interval < 6 {
+            &earlier_heard
+        } else {
+            &later_heard
+        };
+        while [3, 6].contains(&interval) && heard.lock().unwrap().placed.is_empty() {
+            std::thread::yield_now();
+        }
+    });
+    let mut later = Some(policy_with(everyone_to(5), later));
+    // The pager moves no page until the change has been made.
+    let mut held = Some(applied.lock().unwrap());
+    let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging));
+    let herd = herd
+        .controlled(requests)
+        .watched(|line| match &line.record {
+            Record::Snapshot(seen) if seen.sequence == 3 => {
+                control.tell(change(later.take(), None)).unwrap();
+            }
+            Record::Control(_) => {
+                held.take();
+            }
+            _ => {}
+        });
+    herd.run(&AtomicBool::new(false)).unwrap();
+    assert!(held.is_none());
+    let applied = applied.lock().unwrap();
+    let is_of_later = |order: &PageOrder| matches!(order.pages, Pages::Window { first: 9000, .. });
+    assert!(applied.iter().any(|order| !is_of_later(order)));
+    assert!(applied.is_sorted_by_key(is_of_later), "none of before");
+}
+
 #[test]
 fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
     let mut world = fake();

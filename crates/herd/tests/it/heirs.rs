@@ -15,7 +15,7 @@ use crate::fake::{Fake, cpus, everyone_to, policy, thread, tid};
 use crate::run::{GO, fake, journal, journal_path};
 
 /// A thread of a process of its own that has the mask which thread 1 was given, an orphan of its session.
-fn daemon(world: &mut Fake, number: u32) -> numaherd_world::Thread {
+pub(crate) fn daemon(world: &mut Fake, number: u32) -> numaherd_world::Thread {
     let session = Kinship {
         session: 40,
         ..Kinship::default()

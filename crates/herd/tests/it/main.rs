@@ -6,6 +6,7 @@ mod control;
 mod control_pages;
 mod control_properties;
 mod control_recorded;
+mod cpusets;
 mod failures;
 mod fake;
 mod groups;

@@ -6,7 +6,7 @@ use numaherd_herd::governor::{Governed, Guard, ThreadGovernor};
 use numaherd_herd::settings::{AffinityScope, Limits};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Placement, Plan, Snapshot, Thread, Unmanaged,
+    AffinityOutcome, AffinityResult, Bounds, Placement, Plan, Snapshot, Thread, Unmanaged,
 };
 
 use crate::fake::{cpus, machine, place, plan_of, release, snapshot, thread, virtual_machine};
@@ -206,7 +206,12 @@ fn our_own_mask_is_not_foreign_and_someone_elses_later_one_is() {
     let seen = snapshot(&topology, 3.0, &all);
     let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     assert_eq!(governed.refusals[0].guard, Guard::ForeignAffinity);
-    let released = governor.release(&seen);
+    let mut released = governor.release(&seen);
+    let bounds = |mask| Bounds {
+        mask,
+        cpus: cpus("0-7"),
+    };
+    governor.leave_changed_alone(&mut released, |_| Some(bounds(cpus("2"))));
     assert!(released.changes.is_empty());
     assert_eq!(released.left_alone, [all[0].id]);
 }
