@@ -10,6 +10,9 @@ use numaherd_world::{AffinityResult, ThreadId};
 
 use crate::kernel::{Errno, Kernel};
 
+/// How often a mask is set that the kernel refuses because the cpuset changes meanwhile (chosen here).
+const MOST_TRIES: u32 = 8;
+
 /// Gives a thread these CPUs.
 pub(crate) fn set(kernel: &dyn Kernel, thread: ThreadId, cpus: &CpuSet) -> AffinityResult {
     if cpus.is_empty() {
@@ -20,7 +23,7 @@ pub(crate) fn set(kernel: &dyn Kernel, thread: ThreadId, cpus: &CpuSet) -> Affin
     if kernel.born(thread.tid) != Some(thread.born) {
         return AffinityResult::Gone;
     }
-    let answer = kernel.set_affinity(thread.tid, cpus);
+    let answer = set_unless_refused(kernel, thread.tid, cpus);
     let born_after = kernel.born(thread.tid);
     if let Err(errno) = answer {
         if errno == Errno::SRCH || born_after != Some(thread.born) {
@@ -37,6 +40,18 @@ pub(crate) fn set(kernel: &dyn Kernel, thread: ThreadId, cpus: &CpuSet) -> Affin
         )),
         Some(_) => read_back(kernel, thread, cpus),
     }
+}
+
+/// Sets a mask. Where the cpuset is narrowed during the call, Linux sets the former mask again and answers `EINVAL`, though
+/// CPUs of the mask are left (`__sched_setaffinity` in kernel/sched/syscalls.c, since 6.2): then it is set once more.
+fn set_unless_refused(kernel: &dyn Kernel, tid: u32, cpus: &CpuSet) -> Result<(), Errno> {
+    for _ in 1..MOST_TRIES {
+        match kernel.set_affinity(tid, cpus) {
+            Err(Errno::INVAL) => {}
+            answer => return answer,
+        }
+    }
+    kernel.set_affinity(tid, cpus)
 }
 
 /// The mask of a thread now; `None` when it has ended.
@@ -157,6 +172,14 @@ mod tests {
             AffinityResult::Failed { error } => assert!(error.contains("new thread"), "{error}"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_mask_that_is_refused_while_the_cpuset_changes_is_set_again() {
+        let kernel = kernel();
+        kernel.refuse_next_affinities(Errno::INVAL, MOST_TRIES - 1);
+        assert_eq!(set(&kernel, THREAD, &cpus("2-3")), AffinityResult::Done);
+        assert_eq!(kernel.mask(7), Some(cpus("2-3")));
     }
 
     #[test]

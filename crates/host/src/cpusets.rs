@@ -2,6 +2,9 @@
 //!
 //! The kernel keeps every thread to its cpuset whatever anyone orders; this is only how the program
 //! knows beforehand. A cgroup without the controller has its parent's CPUs.
+//!
+//! Linux tells the CPUs of a cpuset that changes before it has set the masks of its threads anew, one by one
+//! (`update_cpumasks_hier` in kernel/cgroup/cpuset.c): a mask that is read then need not be what is left of one in the cpuset.
 
 use std::sync::Arc;
 
@@ -21,6 +24,7 @@ pub(crate) struct Cpusets {
     mounts: Mounts,
     online: CpuSet,
     scan: u64,
+    changes: u64,
     known: Vec<KnownCpuset>,
 }
 
@@ -30,6 +34,8 @@ struct KnownCpuset {
     cpuset: Option<String>,
     cpus: Arc<CpuSet>,
     read_in: Option<u64>,
+    /// The scan in which its CPUs were others than before.
+    changed_in: Option<u64>,
 }
 
 impl Cpusets {
@@ -46,6 +52,7 @@ impl Cpusets {
             mounts,
             online: CpuSet::new(),
             scan: 0,
+            changes: 0,
             known: Vec::new(),
         }
     }
@@ -54,6 +61,34 @@ impl Cpusets {
     pub(crate) fn begin(&mut self, online: &CpuSet) {
         self.scan += 1;
         self.online.clone_from(online);
+    }
+
+    /// The same with the CPUs online as before.
+    pub(crate) fn begin_again(&mut self) {
+        self.scan += 1;
+    }
+
+    /// How often a cpuset that had been read before was found with other CPUs.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Reads those that were read in this scan once more.
+    pub(crate) fn read_again(&mut self) {
+        let before = self.scan;
+        self.scan += 1;
+        for number in 0..self.known.len() {
+            if self.known[number].read_in == Some(before) {
+                self.cpus(CpusetNumber(number));
+            }
+        }
+    }
+
+    /// Whether its CPUs have changed since the scan before the last.
+    pub(crate) fn has_changed(&mut self, number: CpusetNumber) -> bool {
+        self.cpus(number);
+        let changed_in = self.known[number.0].changed_in;
+        changed_in.is_some_and(|changed_in| self.scan - changed_in < 2)
     }
 
     /// The number of the cpuset that these cgroups have.
@@ -67,6 +102,7 @@ impl Cpusets {
                 cpuset: cgroups.cpuset.clone(),
                 cpus: Arc::default(),
                 read_in: None,
+                changed_in: None,
             });
             self.known.len() - 1
         });
@@ -95,6 +131,10 @@ impl Cpusets {
         let known = &mut self.known[number.0];
         if *known.cpus != cpus {
             known.cpus = Arc::new(cpus);
+            if known.read_in.is_some() {
+                known.changed_in = Some(self.scan);
+                self.changes += 1;
+            }
         }
         known.read_in = Some(self.scan);
         known.cpus.clone()

@@ -41,6 +41,10 @@ pub(crate) fn skylake() -> Processor {
 struct State {
     threads: BTreeMap<u32, (u64, CpuSet)>,
     refuse_affinity: Option<Errno>,
+    refuse_next_affinities: (Option<Errno>, u32),
+    /// What passes on the clock in each pause beyond its time.
+    slowness_ns: u64,
+    pauses: u32,
     narrow_to: Option<CpuSet>,
     hints: BTreeMap<u32, u64>,
     refuse_hints: Option<Errno>,
@@ -87,6 +91,21 @@ impl FakeKernel {
 
     pub(crate) fn refuse_affinity(&self, errno: Errno) {
         self.with(|state| state.refuse_affinity = Some(errno));
+    }
+
+    /// The next calls that set a mask, so many of them.
+    pub(crate) fn refuse_next_affinities(&self, errno: Errno, calls: u32) {
+        self.with(|state| state.refuse_next_affinities = (Some(errno), calls));
+    }
+
+    /// A machine on which so much time passes before whoever pauses goes on.
+    pub(crate) fn slow(&self, ns: u64) {
+        self.with(|state| state.slowness_ns = ns);
+    }
+
+    /// How often somebody paused.
+    pub(crate) fn pauses(&self) -> u32 {
+        self.with(|state| state.pauses)
     }
 
     pub(crate) fn narrow_to(&self, cpuset: CpuSet) {
@@ -214,6 +233,10 @@ impl Kernel for FakeKernel {
             if let Some(errno) = state.refuse_affinity {
                 return Err(errno);
             }
+            if let (Some(errno), left @ 1..) = &mut state.refuse_next_affinities {
+                *left -= 1;
+                return Err(*errno);
+            }
             let cpus = match &state.narrow_to {
                 Some(cpuset) => cpus.intersection(cpuset),
                 None => cpus.clone(),
@@ -340,6 +363,13 @@ impl Kernel for FakeKernel {
 
     fn now_ns(&self) -> u64 {
         self.with(|state| state.now_ns)
+    }
+
+    fn pause(&self, time: Duration) {
+        self.with(|state| {
+            state.now_ns += u64::try_from(time.as_nanos()).unwrap() + state.slowness_ns;
+            state.pauses += 1;
+        });
     }
 
     fn wait(&self, time: Duration, _: &Stop) {

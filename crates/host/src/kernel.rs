@@ -144,6 +144,11 @@ pub trait Kernel: Debug + Send + Sync {
         monotonic_ns()
     }
 
+    /// Lets the kernel go on for a moment.
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
     /// Waits, or until asked to stop.
     fn wait(&self, time: Duration, stop: &Stop) {
         stop.wait(time, &[]);

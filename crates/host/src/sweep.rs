@@ -10,11 +10,11 @@
 //! The search is complete all the same if everyone new in the last list could be looked at: who starts later than that
 //! is started by someone in it, or by his descendants. Nor may anyone who was found have a parent that could not be looked
 //! at: whether it is an heir shows when it is an orphan. Nor may anyone who was given back be in the middle of starting
-//! another ([`mid_fork`](crate::mid_fork)).
+//! another ([`mid_fork`](crate::mid_fork)). Nor may a cpuset have changed since the last search: while the kernel sets masks
+//! anew, they do not show what it has left of ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
@@ -29,8 +29,8 @@ use crate::proc::{cgroup, stat, status};
 /// Time in ns between two thorough looks that nobody asked for.
 const SELDOM_NS: u64 = 16_000_000_000;
 
-/// For how many ms a thorough look waits until no thread may be in the middle of starting another (chosen here).
-const MOST_WAITS: u32 = 1000;
+/// For how many ns a thorough look waits until no thread may be in the middle of starting another (chosen here).
+const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// How often a list is read in one look (chosen here).
 const MOST_LISTS: usize = 16;
@@ -88,15 +88,17 @@ impl Sweep {
     }
 
     /// Whether every child of whom was given back can be seen; a thorough look waits for that.
-    fn are_born(&mut self, thoroughly: bool) -> bool {
-        let waits = if thoroughly { MOST_WAITS } else { 0 };
-        for _ in 0..waits {
+    fn are_born(&mut self, kernel: &dyn Kernel, thoroughly: bool) -> bool {
+        let begun_ns = kernel.now_ns();
+        loop {
             if self.mid_fork.are_through(&self.root) {
                 return true;
             }
-            thread::sleep(Duration::from_millis(1));
+            if !thoroughly || kernel.now_ns() - begun_ns > LONGEST_WAIT_NS {
+                return false;
+            }
+            kernel.pause(Duration::from_millis(1));
         }
-        self.mid_fork.are_through(&self.root)
     }
 
     /// The cpusets as they are now, with those CPUs online.
@@ -112,7 +114,8 @@ impl Sweep {
         online: &CpuSet,
         wanted: &Wanted<'_>,
     ) -> Search {
-        let are_born = self.are_born(wanted.thoroughly);
+        let are_born = self.are_born(kernel, wanted.thoroughly);
+        let changes = self.cpusets.changes();
         self.cpusets.begin(online);
         self.sessions = None;
         let now_ns = kernel.now_ns();
@@ -148,6 +151,8 @@ impl Sweep {
         let is_known = |pid| known.binary_search(&pid).is_ok() && !missed.contains(&pid);
         let is_clear = |bound: &Bound| bound.is_orphan || is_known(bound.kin.parent);
         search.is_complete &= are_born && search.found.iter().all(is_clear);
+        self.cpusets.read_again();
+        search.is_complete &= self.cpusets.changes() == changes;
         if !search.is_complete {
             let found: BTreeSet<u32> = search.found.iter().map(|b| b.process.pid).collect();
             self.passed_over.retain(|pid| !found.contains(pid));
@@ -413,6 +418,50 @@ mod tests {
             assert_eq!(search.is_complete, is_through);
             fs::write(own.join("stat"), &stat).unwrap();
         }
+    }
+
+    #[test]
+    fn on_a_slow_machine_it_is_not_waited_for_longer_than_a_second() {
+        let mut machine = Machine::new();
+        machine.process(10, 1, 10, 60, "0-7");
+        let own = machine.folder.path().join("proc/10");
+        let stat = fs::read_to_string(own.join("stat")).unwrap();
+        fs::write(own.join("stat"), stat.replace(" S ", " R ")).unwrap();
+        fs::write(own.join("schedstat"), "1000 0 0\n").unwrap();
+        machine.sweep.given_back(10);
+        machine.kernel.slow(LONGEST_WAIT_NS / 4);
+        machine.find(true);
+        assert_eq!(machine.kernel.pauses(), 4);
+    }
+
+    #[test]
+    fn a_search_is_not_complete_in_which_a_cpuset_has_changed() {
+        let mut machine = Machine::new();
+        let folder = machine.folder.path().join("sys/fs/cgroup/a");
+        fs::create_dir_all(&folder).unwrap();
+        let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+        let is_complete = |machine: &mut Machine| {
+            let wanted = Wanted {
+                masks: &[Arc::new(cpus("2-3"))],
+                since: 50,
+                thoroughly: true,
+                is_watched: &|_| false,
+            };
+            let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+            (search.found.len(), search.is_complete)
+        };
+        cpuset("0-1");
+        machine.process(10, 1, 10, 60, "0-1");
+        assert_eq!(
+            is_complete(&mut machine),
+            (1, true),
+            "it may be all that is left"
+        );
+        // The kernel is still to set the mask again that it was given.
+        cpuset("0-5");
+        assert_eq!(is_complete(&mut machine), (0, false));
+        machine.process(10, 1, 10, 60, "2-3");
+        assert_eq!(is_complete(&mut machine), (1, true));
     }
 
     #[test]

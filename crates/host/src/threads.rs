@@ -75,15 +75,104 @@ impl Threads {
     }
 }
 
+/// How often mask and cpuset are read until they belong together, and how long it is waited in between (chosen here): the
+/// kernel is through with a cpuset of some thousand threads by then.
+const MOST_LOOKS: u32 = 8;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
 /// What a thread may use now; `None` when it has ended.
 pub(crate) fn bounds_of(
     kernel: &dyn Kernel,
     cpusets: &mut Cpusets,
     thread: ThreadId,
 ) -> Result<Option<Bounds>, Errno> {
-    let Some(mask) = affinity::mask(kernel, thread)? else {
-        return Ok(None);
-    };
-    let cpus = (*cpusets.cpus_of(&format!("proc/{}", thread.tid))).clone();
-    Ok(Some(Bounds { mask, cpus }))
+    let folder = format!("proc/{}", thread.tid);
+    let mut looks = 0;
+    loop {
+        let changes = cpusets.changes();
+        cpusets.cpus_of(&folder);
+        let Some(mask) = affinity::mask(kernel, thread)? else {
+            return Ok(None);
+        };
+        cpusets.begin_again();
+        let cpus = (*cpusets.cpus_of(&folder)).clone();
+        looks += 1;
+        // In a cpuset that has just changed, the mask may still be to be set anew.
+        let is_settled = cpusets.changes() == changes && mask.is_subset(&cpus);
+        if is_settled || looks == MOST_LOOKS {
+            return Ok(Some(Bounds { mask, cpus }));
+        }
+        kernel.pause(BETWEEN_LOOKS);
+        cpusets.begin_again();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::fake;
+
+    fn cpus(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    /// A kernel that sets the mask of its one thread anew only in the pause after a cpuset has changed, and changes the cpuset
+    /// once more then if there is a next change.
+    #[derive(Debug)]
+    struct Late {
+        file: PathBuf,
+        mask: Mutex<CpuSet>,
+        masks: Mutex<Vec<(&'static str, &'static str)>>,
+    }
+
+    impl Kernel for Late {
+        fn affinity(&self, _: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+            words.clear();
+            words.extend(self.mask.lock().unwrap().as_words());
+            Ok(())
+        }
+
+        fn born(&self, _: u32) -> Option<u64> {
+            Some(70)
+        }
+
+        fn pause(&self, _: Duration) {
+            let (mask, cpuset) = self.masks.lock().unwrap().pop().expect("it settles");
+            *self.mask.lock().unwrap() = cpus(mask);
+            fs::write(&self.file, cpuset).unwrap();
+        }
+    }
+
+    #[test]
+    fn mask_and_cpuset_of_a_thread_belong_together_while_the_cpuset_changes() {
+        let (folder, root) = fake::root();
+        let (own, cgroup) = (
+            folder.path().join("proc/7"),
+            folder.path().join("sys/fs/cgroup/a"),
+        );
+        for folder in [&own, &cgroup] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(own.join("cgroup"), "0::/a\n").unwrap();
+        let file = cgroup.join("cpuset.cpus.effective");
+        fs::write(&file, "0-1").unwrap();
+        let mut cpusets = Cpusets::new(root);
+        cpusets.begin(&cpus("0-7"));
+        cpusets.cpus_of("proc/7");
+        // It was given CPU 3, which its cpuset of then did not have: the kernel has left it the whole of that.
+        fs::write(&file, "0-7").unwrap();
+        let kernel = Late {
+            file,
+            mask: Mutex::new(cpus("0-1")),
+            masks: Mutex::new(vec![("3", "0-3"), ("3", "0-3")]),
+        };
+        cpusets.begin(&cpus("0-7"));
+        let thread = ThreadId { tid: 7, born: 70 };
+        let bounds = bounds_of(&kernel, &mut cpusets, thread).unwrap().unwrap();
+        assert_eq!((bounds.mask, bounds.cpus), (cpus("3"), cpus("0-3")));
+    }
 }

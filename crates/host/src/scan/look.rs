@@ -165,11 +165,13 @@ impl Scanner {
             return true;
         }
         let tid = known.id.tid;
-        if !process.has_slept || known.has_new_mask || self.is_seldom(tid) {
+        // The kernel changes masks with their cpusets, of threads that sleep too.
+        let is_stale = known.has_new_mask || self.cpusets.has_changed(known.cpuset);
+        if !process.has_slept || is_stale || self.is_seldom(tid) {
             if tick.kernel.affinity(tid, &mut self.mask).is_err() {
                 return self.look_or_forget(tick, process, known, siblings);
             }
-            self.take_mask(known);
+            self.take_mask(process.id.pid, known);
         }
         self.show(tick, process, known, 0, 0);
         true
@@ -276,7 +278,7 @@ impl Scanner {
         let has_slept = kept == Some((known.ran_ns, known.waited_ns));
         let may_rest = process.told_ns.is_some() && known.is_shown && !self.is_seldom(tid);
         if has_slept && may_rest && mask.is_ok() {
-            self.take_mask(known);
+            self.take_mask(process.id.pid, known);
             self.show(tick, process, known, 0, 0);
             return Ok(None);
         }
@@ -289,7 +291,7 @@ impl Scanner {
         if !known.is_shown {
             return Ok(Some(stat.threads));
         }
-        self.take_mask(known);
+        self.take_mask(process.id.pid, known);
         if known.name.as_bytes() != stat.name {
             known.name = String::from_utf8_lossy(stat.name).into_owned();
             if tid == process.id.pid {
@@ -330,13 +332,18 @@ impl Scanner {
     }
 
     /// Notes the mask that was just read as that of a thread.
-    fn take_mask(&mut self, known: &mut WatchedThread) {
-        known.has_new_mask = false;
+    fn take_mask(&mut self, pid: u32, known: &mut WatchedThread) {
+        let was_set = std::mem::take(&mut known.has_new_mask) || known.is_new;
         while self.mask.last() == Some(&0) {
             self.mask.pop();
         }
-        if known.affinity.as_words() != self.mask {
-            known.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
+        if known.affinity.as_words() == self.mask {
+            return;
+        }
+        known.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
+        if !was_set {
+            // Somebody may have put it into another cgroup.
+            known.cpuset = self.cpuset_of(&format!("proc/{pid}/task/{}", known.id.tid));
         }
     }
 

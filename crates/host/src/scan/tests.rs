@@ -254,6 +254,33 @@ fn a_thread_that_a_sleeper_starts_is_seen_at_once() {
 }
 
 #[test]
+fn the_masks_of_sleepers_are_read_when_their_cpuset_has_changed() {
+    let mut sleepers = Sleepers::new();
+    let cgroup = sleepers.scanner.root.path("sys/fs/cgroup/a");
+    std::fs::create_dir_all(&cgroup).unwrap();
+    let cpuset = |list: &str| std::fs::write(cgroup.join("cpuset.cpus.effective"), list).unwrap();
+    cpuset("0-1");
+    for tid in SLEEPERS {
+        let path = format!("proc/7/task/{tid}/cgroup");
+        std::fs::write(sleepers.scanner.root.path(&path), "0::/a\n").unwrap();
+    }
+    for _ in 0..2 * RESTING {
+        sleepers.scan();
+    }
+    cpuset("0");
+    for mask in [0b01, 0b11] {
+        // The kernel may have told of the cpuset before it has set the masks.
+        sleepers.clock.mask.store(mask, Ordering::Relaxed);
+        let threads = sleepers.scan();
+        assert!(
+            threads
+                .iter()
+                .all(|thread| thread.affinity.as_words() == [mask])
+        );
+    }
+}
+
+#[test]
 fn only_threads_that_run_hold_files() {
     let mut sleepers = Sleepers::new();
     let open = |sleepers: &Sleepers| {
