@@ -207,14 +207,12 @@ impl Sweep {
             };
             let folder = format!("{list}/{tid}");
             let cpus = (*self.cpusets.cpus_of(&folder)).clone();
-            // Of a mask whose CPUs have all left the cpuset, the kernel leaves the whole cpuset, and sets it again when one
-            // comes back. Whoever has no mask looks the same, so that this is asked only where all are looked at.
-            let is_whole = is_whole(&mask, &cpus);
-            let may_be_whole = |given: &CpuSet| wanted.thoroughly && !given.intersects(&cpus);
-            let is_wanted = |given: &Arc<CpuSet>| {
-                is_mask(&mask, given, &cpus) && (!is_whole || may_be_whole(given))
-            };
-            if !wanted.masks.iter().any(is_wanted) {
+            // Of a mask that has all CPUs of a smaller cpuset, or of which none is left there, the kernel leaves the whole
+            // cpuset, and sets it again when that is widened. Whoever has no mask looks the same, so that this is asked only
+            // where all are looked at.
+            let may_be_ours = wanted.thoroughly || !is_whole(&mask, &cpus);
+            let is_wanted = |given: &Arc<CpuSet>| is_mask(&mask, given, &cpus);
+            if !may_be_ours || !wanted.masks.iter().any(is_wanted) {
                 continue;
             }
             let bounds = Bounds { mask, cpus };
@@ -515,7 +513,13 @@ mod tests {
         // With one of its CPUs left it would have that one.
         cpuset("3-5");
         machine.process(10, 1, 10, 60, "3-5");
+        machine.find(true);
         assert_eq!(machine.find(true), []);
+        cpuset("2-3");
+        machine.process(10, 1, 10, 60, "2-3");
+        machine.find(false);
+        assert_eq!(machine.find(false), []);
+        assert_eq!(machine.find(true), [(10, true)]);
     }
 
     #[test]

@@ -152,6 +152,13 @@ impl FakeWorld {
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
         self.threads.retain(|t| !self.dies.contains(&t.id));
+        let narrowed = self.narrows.remove(&order.thread);
+        if let Some(thread) = self.threads.iter_mut().find(|t| t.id == order.thread)
+            && let Some(cpuset) = narrowed
+        {
+            thread.affinity = Arc::new(thread.affinity.intersection(&cpuset));
+            thread.cpuset = Arc::new(cpuset);
+        }
         if let Some(error) = self.refuses.get(&order.thread) {
             return AffinityResult::Failed {
                 error: error.clone(),
@@ -163,9 +170,6 @@ impl FakeWorld {
         if self.enforcement == Enforcement::Scx {
             thread.assigned = order.core;
             return AffinityResult::Done;
-        }
-        if let Some(cpuset) = self.narrows.remove(&order.thread) {
-            thread.cpuset = Arc::new(cpuset);
         }
         let now = order.cpus.intersection(&thread.cpuset);
         let Some(first) = now.intersection(&self.online).first() else {

@@ -55,6 +55,34 @@ pub struct Held {
     pub since: u64,
 }
 
+/// Whom the last search for heirs has judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Whether it was complete: no heir was left out.
+    pub is_complete: bool,
+    /// Who was born before is no heir.
+    pub since: u64,
+    /// The threads with masks of ours that it found, heirs and others.
+    pub found: BTreeSet<ThreadId>,
+}
+
+impl Judged {
+    fn has(&self, thread: ThreadId) -> bool {
+        self.is_complete && (thread.born < self.since || self.found.contains(&thread))
+    }
+}
+
+impl Default for Judged {
+    /// Before the first search nobody can be an heir.
+    fn default() -> Self {
+        Self {
+            is_complete: true,
+            since: u64::MAX,
+            found: BTreeSet::new(),
+        }
+    }
+}
+
 /// The masks that we have set.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
@@ -191,8 +219,9 @@ impl Holdings {
 
     /// Takes in the threads that were started with a mask of ours since the last call, and those that have taken
     /// the place of another with theirs; returns what was taken in. Whether others that have such a mask are heirs is
-    /// clear only where the search for these was complete (`knows_all_heirs`).
-    pub fn adopt(&mut self, snapshot: &Snapshot, knows_all_heirs: bool) -> Vec<(ThreadId, Held)> {
+    /// clear only where the last `search` has judged them: it looks later than the snapshot, when the kernel may have left
+    /// another of their masks.
+    pub fn adopt(&mut self, snapshot: &Snapshot, search: &Judged) -> Vec<(ThreadId, Held)> {
         let mut heirs = self.heirs(snapshot);
         heirs.extend(self.successors(snapshot));
         for (thread, held) in &heirs {
@@ -208,7 +237,7 @@ impl Holdings {
         };
         let is_clear = |thread: &&Thread| {
             self.has_seen(thread.id)
-                || !is_doubted(thread) && (knows_all_heirs || !has_mask(thread))
+                || !is_doubted(thread) && (search.has(thread.id) || !has_mask(thread))
         };
         let id = |thread: &Thread| thread.id;
         let unseen = |thread: &&Thread| !self.has_seen(thread.id);

@@ -25,7 +25,7 @@ use numaherd_world::{
 };
 
 use super::bounce::{BounceLimit, Bounces};
-use super::ownership::{Held, Holdings, MachineCpus, Owner, all_cpus, is_first};
+use super::ownership::{Held, Holdings, Judged, MachineCpus, Owner, all_cpus, is_first};
 use super::worse::Judge;
 use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
 use crate::settings::{AffinityScope, Limits};
@@ -137,8 +137,8 @@ pub struct ThreadGovernor {
     all: Arc<CpuSet>,
     masks: BTreeMap<(CpuId, AffinityScope), Arc<CpuSet>>,
     holdings: Holdings,
-    /// Whether the last search for heirs was complete.
-    knows_all_heirs: bool,
+    /// The last search for heirs.
+    search: Judged,
     moves: Moves,
     bounces: Bounces<ThreadId, DomainId>,
     judge: Option<Judge>,
@@ -162,7 +162,7 @@ impl ThreadGovernor {
             all: all_cpus(topology),
             masks: BTreeMap::new(),
             holdings: Holdings::default(),
-            knows_all_heirs: true,
+            search: Judged::default(),
             moves: Moves::new(limits),
             bounces: Bounces::new(bounce_limit(limits)),
             judge: limits.worse.undo.then(|| Judge::new(limits.worse)),
@@ -185,11 +185,16 @@ impl ThreadGovernor {
 
     /// Takes in heirs that were found elsewhere than in a snapshot. Where the search for them was not complete, those
     /// that are found in the next one may still have their masks from processes that have ended.
-    pub(crate) fn adopt(&mut self, heirs: Vec<(ThreadId, Held)>, is_complete: bool) {
-        self.knows_all_heirs = is_complete;
+    pub(crate) fn adopt(&mut self, heirs: Vec<(ThreadId, Held)>, search: Judged) {
+        self.search = search;
         for (thread, held) in heirs {
             self.holdings.hold(thread, held);
         }
+    }
+
+    /// Told that a thread may have a mask of ours, although setting it failed.
+    pub(crate) fn may_hold(&mut self, thread: ThreadId, held: Held) {
+        self.holdings.hold(thread, held);
     }
 
     /// From now on within other limits. Threads are held as before, and nothing that limits count is
@@ -215,7 +220,7 @@ impl ThreadGovernor {
     /// of ours, to be written down as such.
     pub fn watch(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
         self.forget_the_gone(snapshot);
-        let adopted = self.holdings.adopt(snapshot, self.knows_all_heirs);
+        let adopted = self.holdings.adopt(snapshot, &self.search);
         self.forget_processes(snapshot);
         adopted
     }
@@ -235,7 +240,7 @@ impl ThreadGovernor {
         self.forget_the_gone(snapshot);
         self.moves.begin(snapshot);
         let mut governed = Governed {
-            adopted: self.holdings.adopt(snapshot, self.knows_all_heirs),
+            adopted: self.holdings.adopt(snapshot, &self.search),
             changes: self.leavers(snapshot),
             ..Governed::default()
         };
@@ -266,7 +271,7 @@ impl ThreadGovernor {
     /// ([`Self::leave_changed_alone`]).
     pub fn release(&mut self, snapshot: &Snapshot) -> Governed {
         let mut governed = Governed {
-            adopted: self.holdings.adopt(snapshot, self.knows_all_heirs),
+            adopted: self.holdings.adopt(snapshot, &self.search),
             ..Governed::default()
         };
         for (id, held) in self.holdings.iter() {
@@ -507,7 +512,7 @@ impl ThreadGovernor {
 
     /// Forgets what was set in processes that have ended, unless heirs of theirs may have been missed.
     fn forget_processes(&mut self, snapshot: &Snapshot) {
-        if self.knows_all_heirs {
+        if self.search.is_complete {
             self.holdings.keep_processes(snapshot);
         }
     }

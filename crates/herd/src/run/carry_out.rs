@@ -8,7 +8,7 @@ use std::sync::Arc;
 use numaherd_world::{AffinityOutcome, AffinityResult, Bound, Orders, Outcome, Snapshot, ThreadId};
 
 use super::Running;
-use crate::governor::ownership::Held;
+use crate::governor::ownership::{Held, Judged};
 use crate::governor::{Governed, Guard, Refusal, ThreadChange};
 use crate::heirs;
 use crate::journal::{SavedAffinity, within_reach};
@@ -155,14 +155,16 @@ impl Running<'_> {
         for notice in done.notices {
             self.record.notice(notice);
         }
+        // What was never set is not owed, and has no heirs. What may have been is given back.
+        let mut never_set = Vec::new();
+        for (thread, held) in done.failed {
+            match self.world.bounds_of(thread) {
+                Some(now) if now.is(&held.mask) => self.governor.may_hold(thread, held),
+                _ => never_set.push(thread),
+            }
+        }
         if let Some(journal) = &mut self.journal {
             let narrowed: Vec<SavedAffinity> = entries(&done.narrowed).collect();
-            // What was never set is not owed, and has no heirs.
-            let never_set = done
-                .failed
-                .iter()
-                .filter(|(thread, mask)| self.world.affinity_of(*thread).as_ref() != Some(&**mask));
-            let never_set: Vec<ThreadId> = never_set.map(|(thread, _)| *thread).collect();
             let written = journal.record(&narrowed);
             if let Err(error) = written.and_then(|()| journal.settle(&never_set)) {
                 self.record.notice(error.to_string());
@@ -204,11 +206,10 @@ impl Running<'_> {
     pub(super) fn find_heirs(&mut self, thoroughly: bool) -> bool {
         let holdings = self.governor.holdings();
         let donors = holdings.donors();
-        let (mut found, mut is_complete) = (Vec::new(), true);
+        let (mut found, mut judged) = (Vec::new(), Judged::default());
         if !donors.is_empty() {
             let (masks, since) = (heirs::masks(&donors), heirs::since(&donors));
             let search = self.world.bound_to(&masks, since, thoroughly);
-            is_complete = search.is_complete;
             let mut bound = search.found;
             let there: BTreeSet<ThreadId> = bound.iter().map(|bound| bound.thread).collect();
             self.done_with.extend(&self.settling);
@@ -219,8 +220,14 @@ impl Running<'_> {
                 !is_known && !is_over
             });
             found = heirs::heirs(&donors, bound);
+            judged = Judged {
+                is_complete: search.is_complete,
+                since,
+                found: there,
+            };
         }
         self.write_down_adopted(&found);
+        let is_complete = judged.is_complete;
         if is_complete {
             let settled = std::mem::take(&mut self.settling);
             if let Some(journal) = &mut self.journal
@@ -230,7 +237,7 @@ impl Running<'_> {
             }
         }
         let are_none = is_complete && found.is_empty();
-        self.governor.adopt(found, is_complete);
+        self.governor.adopt(found, judged);
         are_none
     }
 

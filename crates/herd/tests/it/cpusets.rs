@@ -51,6 +51,24 @@ fn a_mask_that_was_narrowed_as_it_was_set_is_ours_when_its_cpuset_is_widened() {
     assert_eq!(summary.notices, Vec::<String>::new());
 }
 
+/// The kernel refuses a mask while the cpuset has none of its CPUs, and shows just these once the cpuset has no others.
+#[test]
+fn a_mask_that_was_refused_and_shows_all_the_same_is_given_back() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 1 {
+            world.refuses.clear();
+        }
+    });
+    world.refuses.insert(tid(1), "EINVAL".to_owned());
+    world.narrows.insert(tid(1), cpus("4-7"));
+    let summary = run(&mut world, Settings::default());
+    assert_eq!(
+        *world.applied.last().unwrap().affinities[0].cpus,
+        cpus("0-7")
+    );
+    assert_eq!(summary.totals.restored, Some(1));
+}
+
 #[test]
 fn an_affinity_of_which_the_cpuset_has_nothing_left_is_given_back_with_the_cpuset() {
     let mut world = fake(1).scripted(|interval, world| {

@@ -276,6 +276,26 @@ fn so_it_does_whichever_two_events_happen() {
     }
 }
 
+/// Whatever becomes of the cpuset meanwhile: once it has all CPUs again, each thread has the mask that it is due.
+#[test]
+fn so_it_does_while_a_cpuset_changes() {
+    for selects_children in [true, false] {
+        let kernel = Kernel::new(1, selects_children).in_cpuset();
+        holds(Course::start(kernel.clone(), 1, 1));
+        // With a child that is started as soon as its parent has been placed.
+        holds(Course::start(kernel, 2, 2).with(9, Event::Fork(10)));
+    }
+}
+
+#[test]
+#[ignore = "takes minutes of processor time in a dev build"]
+fn so_it_does_whichever_two_changes_a_cpuset_has() {
+    for selects_children in [true, false] {
+        let kernel = Kernel::new(1, selects_children).in_cpuset();
+        holds(Course::start(kernel, 1, 2));
+    }
+}
+
 /// A child of a placed thread, and the child's.
 #[test]
 fn so_does_each_of_three_generations() {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use numaherd_topology::{CpuId, CpuSet};
+use numaherd_topology::CpuId;
 use numaherd_world::{AffinityOutcome, AffinityResult, ThreadId};
 
 use super::{Cause, Change, ThreadGovernor};
@@ -23,8 +23,8 @@ pub struct Done {
     pub narrowed: Vec<(ThreadId, Held)>,
     /// Threads that need not be given back any more: they are back, or gone.
     pub settled: Vec<ThreadId>,
-    /// Masks that were not set, on threads that have none of ours, unless the world says otherwise.
-    pub failed: Vec<(ThreadId, Arc<CpuSet>)>,
+    /// Threads that had no mask of ours, and what is held of them if theirs was set although the world says that it failed.
+    pub failed: Vec<(ThreadId, Held)>,
     /// What a person should know.
     pub notices: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl ThreadGovernor {
                     if change.cause == Cause::GiveBack {
                         self.holdings.drop_thread(thread);
                     } else if self.holdings.get(thread).is_none() {
-                        done.failed.push((thread, change.held.mask.clone()));
+                        done.failed.push((thread, change.held.clone()));
                     }
                     if self.said.insert((change.held.process, "failed")) {
                         let who =

@@ -2,7 +2,8 @@
 //! system calls of Numaherd.
 //!
 //! Each thread has the mask that it is *due*: what it would have if no mask had ever been set but by its user.
-//! It is inherited as the mask is.
+//! It is inherited as the mask is. The kernel keeps the mask that was set (since Linux 6.2), and lets a thread use what is left
+//! of it in its cpuset, or the whole cpuset where nothing is.
 
 use std::collections::BTreeMap;
 
@@ -62,6 +63,17 @@ pub enum Event {
     Choose(u32),
     /// The process ends, and a stranger gets its number.
     Reuse(u32),
+    /// The cpuset of the family gets these CPUs.
+    Cpuset(Mask),
+}
+
+/// What became of a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    Done,
+    Gone,
+    /// Its cpuset has none of these CPUs.
+    Refused,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +84,8 @@ pub struct Kernel {
     pub processes: BTreeMap<u32, Process>,
     /// Whether the children of processes that are placed are placed too.
     selects_children: bool,
+    /// The CPUs of the family's cpuset; none where that never changes.
+    cpuset: Option<Mask>,
     next: u32,
 }
 
@@ -102,6 +116,7 @@ impl Kernel {
             threads,
             processes: [(10, family), (20, stranger(OLD))].into(),
             selects_children,
+            cpuset: None,
             next: 30,
         }
     }
@@ -120,6 +135,33 @@ impl Kernel {
         self
     }
 
+    /// The same in a cpuset that changes while threads start others; nothing else happens.
+    pub fn in_cpuset(self) -> Self {
+        Self {
+            cpuset: Some(ALL),
+            ..self
+        }
+    }
+
+    pub fn is_in_cpuset(&self) -> bool {
+        self.cpuset.is_some()
+    }
+
+    /// The CPUs that a process may use at all.
+    pub fn cpus_of(&self, process: u32) -> Mask {
+        let is_of_family = self.processes[&process].user == 1000;
+        self.cpuset.filter(|_| is_of_family).unwrap_or(ALL)
+    }
+
+    /// What a thread may use of its mask.
+    pub fn left_of(&self, thread: &Thread) -> Mask {
+        let cpus = self.cpus_of(thread.process);
+        match thread.mask & cpus {
+            0 => cpus,
+            left => left,
+        }
+    }
+
     /// All that may happen now, but for what `docs/operators.md` names as cases that remain.
     pub fn events(&self) -> Vec<Event> {
         let is_of_family = |process: u32| self.processes[&process].user == 1000;
@@ -131,6 +173,10 @@ impl Kernel {
             if self.processes[&thread.process].session == PINNED {
                 events.extend([Event::Clone(tid), Event::Fork(tid)]);
                 events.extend((thread.process != PINNED).then_some(Event::Succeed(tid)));
+                continue;
+            }
+            if self.cpuset.is_some() {
+                events.extend([Event::Clone(tid), Event::Fork(tid)]);
                 continue;
             }
             events.extend([Event::Clone(tid), Event::Fork(tid), Event::Daemon(tid)]);
@@ -150,6 +196,13 @@ impl Kernel {
             if is_old && !is_alone && self.threads[&thread.process].due == thread.due {
                 events.push(Event::Exec(tid));
             }
+        }
+        if let Some(now) = self.cpuset {
+            let others = [0b0011, 0b1100, ALL]
+                .into_iter()
+                .filter(|&cpus| cpus != now);
+            events.extend(others.map(Event::Cpuset));
+            return events;
         }
         let family = self
             .processes
@@ -175,6 +228,7 @@ impl Kernel {
                 self.threads.remove(&tid);
             }
             Event::Exit(pid) => self.exit(pid),
+            Event::Cpuset(cpus) => self.cpuset = Some(cpus),
             Event::Exec(tid) => {
                 let pid = self.threads[&tid].process;
                 let born = self.processes[&pid].born;
@@ -223,14 +277,19 @@ impl Kernel {
 
     /// Sets a mask for Numaherd. No call sets one only if it is still another: what the user chose after
     /// Numaherd looked is lost, as if it had been set before.
-    pub fn set(&mut self, tid: u32, born: u64, mask: Mask) -> bool {
-        let thread = self.threads.get_mut(&tid);
-        let thread = thread.filter(|thread| thread.born == born);
-        thread.is_some_and(|thread| {
+    pub fn set(&mut self, tid: u32, born: u64, mask: Mask) -> Set {
+        let thread = self.threads.get(&tid);
+        let Some(thread) = thread.filter(|thread| thread.born == born) else {
+            return Set::Gone;
+        };
+        if mask & self.cpus_of(thread.process) == 0 {
+            return Set::Refused;
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
             thread.mask = mask;
             thread.due = thread.before.take().unwrap_or(thread.due);
-            true
-        })
+        }
+        Set::Done
     }
 
     /// The threads that have another mask than they are due.

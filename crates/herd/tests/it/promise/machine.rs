@@ -12,11 +12,11 @@ use numaherd_herd::journal::Affinities;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, Orders, Outcome, Pager,
-    ProcessId, Progress, Search, SignalReport, Snapshot, ThreadId, World, WorldError,
+    ProcessId, Progress, Search, SignalReport, Snapshot, ThreadId, World, WorldError, is_whole,
 };
 
 use super::Course;
-use super::kernel::{ALL, Event, Kernel, Mask, Process};
+use super::kernel::{ALL, Event, Kernel, Mask, Process, Set, Thread};
 use crate::fake::{machine, measured, snapshot, thread};
 
 /// How often a list is read in one search. `host` reads it more often; once must be enough.
@@ -190,10 +190,7 @@ impl Machine {
         self.call(|kernel| {
             kernel.is_known(thread.tid);
             let there = kernel.threads.get(&thread.tid)?;
-            (there.born == thread.born).then(|| Bounds {
-                mask: set_of(there.mask),
-                cpus: set_of(ALL),
-            })
+            (there.born == thread.born).then(|| bounds(kernel, there))
         })
     }
 
@@ -201,15 +198,25 @@ impl Machine {
         let mut now = self.now.borrow_mut();
         now.step(self.flaw != Some(Flaw::MaskBeforeEntry));
         let ThreadId { tid, born } = order.thread;
-        if now.make(|kernel| kernel.set(tid, born, mask_of(&order.cpus))) {
-            AffinityResult::Done
-        } else {
-            AffinityResult::Gone
+        let set = now.make(|kernel| kernel.set(tid, born, mask_of(&order.cpus)));
+        let reads_back = set == Set::Done && now.kernel.is_in_cpuset();
+        drop(now);
+        match set {
+            Set::Gone => AffinityResult::Gone,
+            Set::Refused => AffinityResult::Failed {
+                error: "EINVAL".to_owned(),
+            },
+            Set::Done if !reads_back => AffinityResult::Done,
+            Set::Done => match self.bounds(order.thread) {
+                None => AffinityResult::Gone,
+                Some(now) if mask_of(&now.mask) == mask_of(&order.cpus) => AffinityResult::Done,
+                Some(now) => AffinityResult::Narrowed { now: now.mask },
+            },
         }
     }
 
     /// The bound threads of a process.
-    fn bound_in(&self, pid: u32, masks: &[Arc<CpuSet>], since: u64) -> Search {
+    fn bound_in(&self, pid: u32, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
         let mut search = Search::default();
         let mut known: Vec<u32> = Vec::new();
         for _ in 0..MOST_LISTS {
@@ -219,7 +226,9 @@ impl Machine {
             for &tid in &tids {
                 let bound = self.call(|kernel| {
                     let bound = bound(kernel, tid)?;
-                    let is_wanted = masks.iter().any(|mask| bound.bounds.is(mask));
+                    let Bounds { mask, cpus } = &bound.bounds;
+                    let may_be_bound = thoroughly && *cpus != set_of(ALL) || !is_whole(mask, cpus);
+                    let is_wanted = masks.iter().any(|mask| bound.bounds.is(mask)) && may_be_bound;
                     let is_wanted = is_wanted && bound.thread.born >= since;
                     if is_wanted {
                         kernel.is_known(tid);
@@ -254,7 +263,7 @@ impl Machine {
                     self.passed_over.push(pid);
                     continue;
                 }
-                let of_process = self.bound_in(pid, masks, since);
+                let of_process = self.bound_in(pid, masks, since, thoroughly);
                 let is_watched = |kernel: &mut Kernel| {
                     let process = kernel.processes.get(&pid);
                     process.is_some_and(|process| process.is_selected)
@@ -292,6 +301,13 @@ impl Machine {
     }
 }
 
+fn bounds(kernel: &Kernel, thread: &Thread) -> Bounds {
+    Bounds {
+        mask: set_of(kernel.left_of(thread)),
+        cpus: set_of(kernel.cpus_of(thread.process)),
+    }
+}
+
 fn bound(kernel: &mut Kernel, tid: u32) -> Option<Bound> {
     let thread = kernel.threads.get(&tid)?;
     let process = &kernel.processes[&thread.process];
@@ -305,10 +321,7 @@ fn bound(kernel: &mut Kernel, tid: u32) -> Option<Bound> {
             born: process.born,
         },
         name: format!("t{tid}"),
-        bounds: Bounds {
-            mask: set_of(thread.mask),
-            cpus: set_of(ALL),
-        },
+        bounds: bounds(kernel, thread),
         kin: kinship(process),
         is_orphan: kernel.is_orphan(process),
         session_born: kernel.oldest_in(process.session),
@@ -374,6 +387,7 @@ impl World for Machine {
                     cpu,
                     assigned: self.assigned.get(&seen.thread).copied(),
                     affinity: Arc::new(seen.bounds.mask),
+                    cpuset: Arc::new(seen.bounds.cpus),
                     ..thread(tid, pid, cpu.0, &self.topology)
                 });
             }
@@ -387,6 +401,10 @@ impl World for Machine {
 
     fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
         self.bounds(thread).map(|bounds| bounds.mask)
+    }
+
+    fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
+        self.bounds(thread)
     }
 
     fn births_now(&self) -> u64 {
@@ -409,7 +427,11 @@ impl World for Machine {
         let mut outcome = Outcome::default();
         for order in &orders.affinities {
             let result = self.set_affinity(order);
-            if let (AffinityResult::Done, Some(core)) = (&result, order.core) {
+            let is_set = matches!(
+                result,
+                AffinityResult::Done | AffinityResult::Narrowed { .. }
+            );
+            if let Some(core) = order.core.filter(|_| is_set) {
                 self.assigned.insert(order.thread, core);
             } else {
                 self.assigned.remove(&order.thread);
