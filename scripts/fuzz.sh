@@ -9,6 +9,7 @@
 #   scripts/fuzz.sh --keep cpulist FILE
 #                                   makes an input on which a target fails as small as possible and puts it among the
 #                                   seeds, which `cargo test -p numaherd-fuzz` replays
+#   scripts/fuzz.sh --inputs        how many inputs each target has had, as the table of docs/fuzzing.md
 #   scripts/fuzz.sh --coverage      how much of each reader the seeds and findings reach, as the table of docs/fuzzing.md
 #
 # Each target starts from its committed seeds (fuzz/seeds/NAME) and from the findings of earlier runs
@@ -85,6 +86,15 @@ keep() {
     say "kept as $seed ($(wc -c <"$seed") bytes): add it to the commit that mends the reader"
 }
 
+# How many inputs each target has had.
+print_inputs() {
+    local target
+    printf '| target | inputs | | target | inputs |\n|---|---:|---|---|---:|\n'
+    for target in "${targets[@]}"; do
+        printf '| `%s` | %s |\n' "$target" "$(inputs "$target" | sed ':a; s/\B[0-9]\{3\}\>/,&/; ta')"
+    done | paste -d ' ' - -
+}
+
 # Replays seeds and findings in the test that has all targets, built so that it counts what it reaches, and prints how much
 # of each reader that is.
 coverage() {
@@ -119,9 +129,11 @@ seconds=60
 all=false
 keeps=false
 covers=false
+tells=false
 case ${1:-} in
     --all) all=true ;;
     --coverage) covers=true ;;
+    --inputs) tells=true ;;
     --keep)
         if [ $# != 3 ] || [ ! -f "$3" ]; then die "usage: scripts/fuzz.sh --keep TARGET FILE"; fi
         keeps=true
@@ -154,6 +166,10 @@ touch "$counts"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+if $tells; then
+    print_inputs
+    exit 0
+fi
 if $covers; then
     coverage
     exit 0

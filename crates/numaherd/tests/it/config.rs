@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use numaherd::config::{Effective, values};
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::program::{NUMAHERD, err, out};
 
 /// Runs numaherd without any configuration but that which is named.
@@ -27,6 +30,43 @@ name = \"web\"
 names = [\"nginx\"]
 policy = \"none\"
 ";
+
+/// Processor time in ns that reading so many groups takes, and counting their keys, as a check does: the least of some.
+fn work_of(folder: &Path, groups: usize) -> i128 {
+    let file = folder.join(format!("{groups}.toml"));
+    let group = |n| {
+        format!(
+            "[[group]]\nname = \"{n}\"\npids = [{}]\npolicy = \"brm\"\n",
+            n + 1
+        )
+    };
+    fs::write(&file, (0..groups).map(group).collect::<String>()).unwrap();
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    };
+    let read = || {
+        let before = now();
+        let effective = Effective::of_named(&file).unwrap();
+        let set = values(&effective.config);
+        let keys = effective
+            .origins
+            .keys()
+            .filter(|key| set.contains_key(*key));
+        assert_eq!(keys.count(), 3 * groups);
+        now() - before
+    };
+    (0..3).map(|_| read()).min().unwrap()
+}
+
+/// Twenty thousand took 12.7 s once: the lines of the text were counted anew for each key.
+#[test]
+fn the_work_of_reading_groups_grows_as_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let (few, many) = (500, 500 * 16);
+    let ratio = work_of(folder.path(), many) / work_of(folder.path(), few);
+    assert!(ratio < 16 * 4, "as their square it would be 256: {ratio}");
+}
 
 #[test]
 fn what_holds_is_shown_with_what_sets_it() {

@@ -144,6 +144,14 @@ pub const KINDS: &[Kind] = &[
         storm: lab::cpusets,
     },
     Kind {
+        name: "cpusets-meanwhile",
+        what: "the same, all the time, while herds are killed or asked to end and affinities are restored; in the lab",
+        before: "not tried",
+        share: 3,
+        lab: Some(Lab::RealTime),
+        storm: lab::cpusets_meanwhile,
+    },
+    Kind {
         name: "hot-plug",
         what: "CPUs go offline and come back before, while and after a herd runs; in the lab",
         before: "3 of 5 threads stayed bound",

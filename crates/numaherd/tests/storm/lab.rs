@@ -4,6 +4,9 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use numaherd_lab_launcher::{Guest, KernelFiles, Options, Result, Shape, machine};
@@ -12,7 +15,7 @@ use rand::Rng;
 
 use crate::herd::Herd;
 use crate::kinds::{over, tenants};
-use crate::machine::{Machine, field, ran, wait_until};
+use crate::machine::{Machine, field, pause, ran, wait_until};
 
 /// How long a try may take on the host's clock. It has a limit of its own in the guest, so that a guest in which one takes
 /// longer hangs.
@@ -98,7 +101,8 @@ fn amid(machine: &mut Machine, change: Change) {
     maybe(machine);
 }
 
-pub fn cpusets(machine: &mut Machine, _: Option<u64>) {
+/// Has the tenants in a cpuset, which has all CPUs.
+fn in_cpuset(machine: &mut Machine) -> PathBuf {
     fs::create_dir("cgroups").unwrap();
     assert!(ran("mount", &["-t", "cgroup2", "none", "cgroups"]));
     fs::write("cgroups/cgroup.subtree_control", "+cpuset").unwrap();
@@ -108,18 +112,52 @@ pub fn cpusets(machine: &mut Machine, _: Option<u64>) {
     machine.cgroup = Some(folder.clone());
     // What a cpuset without any CPU of a user's makes of his affinity is nothing that can be told from none.
     machine.pins = "1".parse().expect("a CPU");
+    folder
+}
+
+pub fn cpusets(machine: &mut Machine, _: Option<u64>) {
+    let folder = in_cpuset(machine);
     amid(machine, |machine| {
         let folder = machine.cgroup.clone().expect("set above");
-        let cpus = machine.one_of(&["0-1", "1-5", "1,3-4", "1,6", "0-7"]);
+        let cpus = machine.one_of(&CPUSETS);
         set_cpus(machine, &folder, cpus);
     });
     set_cpus(machine, &folder, "0-7");
 }
 
+/// The CPUs that a cpuset may have.
+const CPUSETS: [&str; 5] = ["0-1", "1-5", "1,3-4", "1,6", "0-7"];
+
+/// The same while the cpuset changes all the time, and while herds stop and `release` restores affinities too.
+pub fn cpusets_meanwhile(machine: &mut Machine, _: Option<u64>) {
+    let folder = in_cpuset(machine);
+    tenants(machine, &["fork", "threads"]);
+    let herd = machine.herd(&[]);
+    machine.placed(&herd);
+    machine.narrowed = CPUSETS.map(str::to_owned).to_vec();
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let (changes, cpus) = (goes_on.clone(), folder.join("cpuset.cpus"));
+    let changing = thread::spawn(move || {
+        let mut turns = CPUSETS.iter().cycle();
+        while changes.load(Ordering::Relaxed) {
+            fs::write(&cpus, turns.next().expect("they go on")).unwrap();
+            pause(BETWEEN_CHANGES);
+        }
+    });
+    machine.go_on(10);
+    over(machine, herd, 0.5);
+    goes_on.store(false, Ordering::Relaxed);
+    changing.join().expect("a cpuset can be changed");
+    set_cpus(machine, &folder, "0-7");
+}
+
+/// How long a cpuset stays as it is: far shorter than a stop takes.
+const BETWEEN_CHANGES: Duration = Duration::from_millis(20);
+
 /// Gives a cpuset its CPUs.
 fn set_cpus(machine: &mut Machine, cgroup: &Path, cpus: &str) {
     fs::write(cgroup.join("cpuset.cpus"), cpus).unwrap();
-    machine.narrowed = Some(cpus.to_owned());
+    machine.narrowed = vec![cpus.to_owned()];
 }
 
 pub fn hot_plug(machine: &mut Machine, _: Option<u64>) {

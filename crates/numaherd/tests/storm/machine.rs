@@ -118,8 +118,8 @@ pub(crate) struct Machine {
     pub pins: CpuSet,
     /// The cgroup that tenants are put into, if any.
     pub cgroup: Option<PathBuf>,
-    /// What the kernel leaves of all CPUs in it now, where that is less.
-    pub narrowed: Option<String>,
+    /// What the kernel may leave of all CPUs in it now, where that is less.
+    pub narrowed: Vec<String>,
 }
 
 impl Machine {
@@ -147,7 +147,7 @@ impl Machine {
             seen: Seen::default(),
             pins: whole.parse().expect("a list of CPUs"),
             cgroup: None,
-            narrowed: None,
+            narrowed: Vec::new(),
             whole,
             said,
             output,
@@ -298,7 +298,7 @@ impl Machine {
     /// Whether a herd has given a thread its affinity.
     fn is_placed(&self, thread: &Looked) -> bool {
         let is_whole = thread.due.as_ref() == Some(&self.whole);
-        thread.is_bound() && is_whole && self.narrowed.as_ref() != Some(&thread.mask)
+        thread.is_bound() && is_whole && !self.narrowed.contains(&thread.mask)
     }
 
     /// Notes that a herd, or a release, was killed.
@@ -531,7 +531,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Leaves the CPU to others before something is looked at again, of which nothing tells.
-fn pause(time: Duration) {
+pub fn pause(time: Duration) {
     let time = Timespec {
         tv_sec: 0,
         tv_nsec: time.subsec_nanos().into(),
