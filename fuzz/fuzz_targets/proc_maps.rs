@@ -17,10 +17,10 @@ numaherd_fuzz::target!(|text: &[u8]| {
         assert!(mapping.start < mapping.end);
         let read = if mapping.movable { 'r' } else { '-' };
         let shared = if mapping.shared { 's' } else { 'p' };
-        let (start, end) = (mapping.start, mapping.end);
+        let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);
         writeln!(
             written,
-            "{start:08x}-{end:08x} {read}w-{shared} 00000000 00:00 0 "
+            "{start:08x}-{end:08x} {read}w-{shared} {offset:08x} 00:00 0 "
         )
         .expect("a string can be written");
     }
