@@ -99,7 +99,12 @@ pub(crate) fn bounds_of(
         looks += 1;
         // In a cpuset that has just changed, the mask may still be to be set anew.
         let is_settled = cpusets.changes() == changes && mask.is_subset(&cpus);
-        if is_settled || looks == MOST_LOOKS {
+        if is_settled {
+            return Ok(Some(Bounds { mask, cpus }));
+        }
+        if looks == MOST_LOOKS {
+            // It changes all the time: the mask may be what was left of any in a cpuset of just now.
+            let cpus = mask.clone();
             return Ok(Some(Bounds { mask, cpus }));
         }
         kernel.pause(BETWEEN_LOOKS);

@@ -120,8 +120,10 @@ impl Journal {
         while !donors.is_empty() {
             let is_last = affinities.now() - begun >= LONGEST;
             let mut search = affinities.bound_to(&masks(&donors), since(&donors));
-            search.found.retain(|thread| known.insert(thread.thread));
+            search.found.retain(|bound| !known.contains(&bound.thread));
             let found = heirs(&donors, search.found);
+            // Who is none may have been seen while its cpuset changed.
+            known.extend(found.iter().map(|(thread, _)| *thread));
             if found.is_empty() && search.is_complete {
                 break;
             }
@@ -132,12 +134,14 @@ impl Journal {
             if let Err(error) = self.record(&entries.collect::<Vec<_>>()) {
                 unwritten = Some(error);
             }
+            let held_masks = masks(&donors);
             for (thread, held) in found {
                 let entry = SavedAffinity::of(thread, &held);
                 let before = report.restored.len();
                 let is_settled = match affinities.bounds_of(thread) {
                     Ok(Some(now)) => {
-                        let is_ours = now.is(&held.mask);
+                        // Which of several masks it has may not have shown when it was found.
+                        let is_ours = held_masks.iter().any(|mask| now.is(mask));
                         give_back(thread, &entry, is_ours, now, affinities, report)
                     }
                     Ok(None) | Err(_) => true,
