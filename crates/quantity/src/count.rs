@@ -1,5 +1,7 @@
 //! Counts, nouns and shares for people: `1,204`, `2 pages`, `45.1 %`, `12.3k`, `a, b and c`.
 
+use std::fmt::Display;
+
 /// A whole number that counts things.
 pub trait Count: Copy {
     /// The number.
@@ -102,14 +104,11 @@ pub(crate) fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
 }
 
 /// `a, b and c`.
-pub fn listed<T: AsRef<str>>(items: &[T]) -> String {
-    match items {
-        [] => String::new(),
-        [one] => one.as_ref().to_owned(),
-        [all @ .., last] => {
-            let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
-            format!("{} and {}", all.join(", "), last.as_ref())
-        }
+pub fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
+    let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.pop() {
+        Some(last) if !items.is_empty() => format!("{} and {last}", items.join(", ")),
+        last => last.unwrap_or_default(),
     }
 }
 
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn names_are_listed() {
-        assert_eq!(listed::<&str>(&[]), "");
+        assert_eq!(listed(&[] as &[&str]), "");
         assert_eq!(listed(&["a"]), "a");
         assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
     }

@@ -1,6 +1,10 @@
 //! What each guard of the governor refuses, in a sentence for those who ask why nothing moves.
 
+use std::collections::BTreeMap;
+
+use itertools::Itertools as _;
 use numaherd_herd::Guard;
+use numaherd_quantity::count;
 
 /// What a refusal by this guard means, and what changes it where the user can.
 pub fn meaning(guard: Guard) -> &'static str {
@@ -37,6 +41,13 @@ pub fn meaning(guard: Guard) -> &'static str {
         }
         _ => "a guard unknown to this program; use the version that wrote the ledger",
     }
+}
+
+/// How often each refused: `bounce 2, rate 1,204`; empty for none.
+pub(crate) fn each_refused(refusals: &BTreeMap<Guard, u64>) -> String {
+    let each = refusals.iter();
+    each.map(|(guard, &times)| format!("{guard} {}", count(times)))
+        .join(", ")
 }
 
 /// Every guard that this program knows.

@@ -1,9 +1,11 @@
 //! A virtual machine as one row: its name, where its CPUs and memory are, its agent, its candidates.
 
+use itertools::Itertools as _;
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{Agent, Process, Snapshot};
 use serde::Serialize;
 
+use crate::run::sum;
 use crate::words::{listed, percent};
 
 /// From so many vCPUs on, those next to each other on the same node are told together.
@@ -72,14 +74,12 @@ impl Guest {
     pub(crate) fn row(&self) -> String {
         let mut parts = vec![self.places()];
         parts.extend(self.memory());
-        parts.push(
-            match self.agent {
-                Agent::Silent => "no agent",
-                Agent::Telling => "agent tells",
-                Agent::Distrusted => "agent cut off",
-            }
-            .to_owned(),
-        );
+        let agent = match self.agent {
+            Agent::Silent => "no agent",
+            Agent::Telling => "agent tells",
+            Agent::Distrusted => "agent cut off",
+        };
+        parts.push(agent.to_owned());
         if self.vcpus.iter().any(|vcpu| vcpu.candidate.is_some()) {
             let is_candidate = |vcpu: &&Vcpu| vcpu.candidate == Some(true);
             let candidates = self.vcpus.iter().filter(is_candidate);
@@ -95,57 +95,46 @@ impl Guest {
     fn places(&self) -> String {
         let shown = |node: Option<NodeId>| node.map_or_else(|| "?".to_owned(), |n| n.to_string());
         let runs = self.vcpus.chunk_by(|a, b| a.node == b.node);
-        let nodes: Vec<String> = match self.vcpus.len() {
+        let nodes = match self.vcpus.len() {
             0 => return "no vCPUs seen".to_owned(),
-            1..MANY => self.vcpus.iter().map(|vcpu| shown(vcpu.node)).collect(),
+            1..MANY => self.vcpus.iter().map(|vcpu| shown(vcpu.node)).join(" "),
             _ => runs
                 .map(|run| format!("{}x{}", run.len(), shown(run[0].node)))
-                .collect(),
+                .join(" "),
         };
-        let (s, nodes_s) = if self.vcpus.len() == 1 {
-            ("", "")
-        } else {
-            ("s", "s")
-        };
-        format!(
-            "vCPU{s} {}: node{nodes_s} {}",
-            numbers(self.vcpus.iter().map(|vcpu| vcpu.index)),
-            nodes.join(" ")
-        )
+        let s = if self.vcpus.len() == 1 { "" } else { "s" };
+        let numbers = numbers(self.vcpus.iter().map(|vcpu| vcpu.index));
+        format!("vCPU{s} {numbers}: node{s} {nodes}")
     }
 
     fn memory(&self) -> Option<String> {
         let size = self
             .memory_bytes
-            .map(|bytes| format!("{} MiB ", bytes >> 20))
-            .unwrap_or_default();
+            .map(|bytes| format!("{} MiB ", bytes >> 20));
+        let size = size.unwrap_or_default();
         let pages = self.pages.as_ref()?;
-        let all = pages
-            .iter()
-            .fold(0u64, |sum, &(_, n)| sum.saturating_add(n));
-        let each = pages
-            .iter()
-            .filter(|&&(_, n)| n > 0)
-            .map(|&(node, n)| format!("{} on node {node}", percent(n as f64 / all as f64)));
-        let each: Vec<String> = each.collect();
-        (all > 0).then(|| format!("memory {size}{}", listed(&each)))
+        let all = sum(pages.iter().map(|&(_, n)| n));
+        let there = pages.iter().filter(|&&(_, n)| n > 0);
+        let each =
+            there.map(|&(node, n)| format!("{} on node {node}", percent(n as f64 / all as f64)));
+        (all > 0).then(|| format!("memory {size}{}", listed(each)))
     }
 }
 
 /// Ascending numbers as a list with ranges: `0-3,8`.
 fn numbers(numbers: impl Iterator<Item = u32>) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if number.checked_sub(1) == Some(*last) => *last = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let range = |&(first, last): &(u32, u32)| match first == last {
+    let one = |number| (number, number);
+    let ranges = numbers
+        .map(one)
+        .coalesce(|range, next| match range.1.checked_add(1) {
+            Some(follows) if follows == next.0 => Ok((range.0, next.1)),
+            _ => Err((range, next)),
+        });
+    let range = |(first, last): (u32, u32)| match first == last {
         true => first.to_string(),
         false => format!("{first}-{last}"),
     };
-    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+    ranges.map(range).join(",")
 }
 
 #[cfg(test)]

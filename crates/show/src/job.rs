@@ -13,10 +13,9 @@
 //! threads wanted ([`numaherd_policy::losses`]).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use numaherd_herd::HerdError;
 use numaherd_herd::ledger::Header;
-use numaherd_herd::{HerdError, Line};
 use numaherd_policy::losses::{Basis, Losses, Unknown};
 use numaherd_topology::CpuSet;
 use numaherd_world::Snapshot;
@@ -25,7 +24,7 @@ use serde::Serialize;
 use crate::losses::{LostTime, LostTimes, by, main, why};
 use crate::reading::{Read, Source};
 use crate::run::{History, RunModel};
-use crate::words::{cut, listed, percent, short};
+use crate::words::{listed, percent, short};
 
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -75,14 +74,11 @@ pub struct Job {
 }
 
 /// A ledger while it is read.
-#[derive(Debug)]
-pub struct Reading {
-    name: String,
-    read: Read<Past>,
-}
+pub type Reading = Read<Past>;
 
+/// What is kept of the past.
 #[derive(Debug, Default)]
-struct Past {
+pub struct Past {
     cpu_s: f64,
     bound_s: f64,
     /// Where its threads might run, all together, and the CPUs of the machine.
@@ -95,21 +91,13 @@ struct Past {
 impl Reading {
     /// A ledger of which the first line was read; `name` is what the job is called: `job 4711 on node n3`.
     pub fn new(name: &str, header: &Header) -> Self {
-        Self {
-            name: cut(name).to_owned(),
-            read: Read::new(header, Past::default()),
-        }
-    }
-
-    /// Takes in the next line.
-    pub fn line(&mut self, line: &Arc<Line>) {
-        self.read.line(line);
+        Self::begin(name, header, Past::default())
     }
 
     /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if not the end.
     pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Job {
-        self.read.finish(skipped, damage);
-        let past = self.read.past;
+        self.end(skipped, damage);
+        let past = self.past;
         let share = |seconds: f64| match past.cpu_s > 0.0 {
             true => seconds / past.cpu_s,
             false => 0.0,
@@ -117,8 +105,8 @@ impl Reading {
         let mut job = Job {
             schema: SCHEMA,
             name: self.name,
-            ledger: self.read.source,
-            cpus: self.read.model.machine.map_or(0, |machine| machine.cpus),
+            ledger: self.source,
+            cpus: self.model.machine.map_or(0, |machine| machine.cpus),
             cpu_s: past.cpu_s,
             bound: share(past.bound_s),
             has_all_cpus: past.online.is_subset(&past.reach),
@@ -224,13 +212,13 @@ impl Job {
         ];
         parts.retain(|(part, _)| *part >= 0.005 * lost.wanted);
         parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let parts = parts
-            .iter()
-            .map(|(part, to)| format!("{} to {to}", percent(part / lost.wanted)));
-        let parts: Vec<String> = parts.collect();
         let to = match parts.is_empty() {
             true => " to caches and memory".to_owned(),
-            false => format!(": {}", listed(&parts)),
+            false => {
+                let share =
+                    |(part, to): &(f64, &str)| format!("{} to {to}", percent(part / lost.wanted));
+                format!(": {}", listed(parts.iter().map(share)))
+            }
         };
         format!("lost {} of {of}{to}.", percent(mean / lost.wanted))
     }

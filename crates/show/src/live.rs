@@ -8,10 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use itertools::Itertools as _;
 use numaherd_herd::ledger::Start;
 use numaherd_herd::{Guard, Line, Record, Refusal};
 use numaherd_world::{AffinityResult, PageFailure, ProcessId, Snapshot, ThreadId};
 
+use crate::guards::each_refused;
 use crate::guests::Guest;
 use crate::losses;
 use crate::requests::sentence;
@@ -66,7 +68,7 @@ impl Live {
             _ => None,
         }?;
         let timed = |text: &str| format!("{:>9}  {text}", at(line.time_ns));
-        Some(text.lines().map(timed).collect::<Vec<_>>().join("\n"))
+        Some(text.lines().map(timed).join("\n"))
     }
 
     /// Whether there are more intervals than lines.
@@ -202,9 +204,9 @@ impl Since {
                 return;
             }
             let threads: BTreeSet<ThreadId> = moves.iter().map(|&(id, _)| id).collect();
-            let mut number = counted(threads.len() as u64, "thread");
+            let mut number = counted(threads.len(), "thread");
             if moves.len() > threads.len() {
-                number += &format!(" {} times", count(moves.len() as u64));
+                number += &format!(" {} times", count(moves.len()));
             }
             parts.push(format!("{would}{verb} {number}{why} ({})", some(moves)));
         };
@@ -234,9 +236,7 @@ impl Since {
             format!("{orders} stopped short")
         });
         if !self.refusals.is_empty() {
-            let refusals = self.refusals.iter();
-            let each = refusals.map(|(guard, &times)| format!("{guard} {}", count(times)));
-            parts.push(format!("refused: {}", each.collect::<Vec<_>>().join(", ")));
+            parts.push(format!("refused: {}", each_refused(&self.refusals)));
         }
         parts
     }
@@ -258,10 +258,13 @@ fn name(run: &RunModel, id: ThreadId) -> String {
 
 /// The first few of these, and how many more there are.
 fn some(moves: &[(ThreadId, String)]) -> String {
-    let shown: Vec<&str> = moves.iter().map(|(_, shown)| shown.as_str()).collect();
-    match shown.len().checked_sub(MOST_NAMED).filter(|&more| more > 0) {
-        Some(more) => format!("{} and {more} more", shown[..MOST_NAMED].join(", ")),
-        None => listed(&shown),
+    let mut shown = moves.iter().map(|(_, shown)| shown);
+    match moves.len().saturating_sub(MOST_NAMED) {
+        0 => listed(shown),
+        more => format!(
+            "{} and {more} more",
+            shown.by_ref().take(MOST_NAMED).join(", ")
+        ),
     }
 }
 
@@ -275,7 +278,7 @@ fn begins(start: &Start) -> String {
         "{} on {} ({}, {}){dry_run}",
         start.policy,
         topology.name(),
-        counted(topology.nodes().len() as u64, "node"),
-        counted(topology.online_cpus().len() as u64, "CPU"),
+        counted(topology.nodes().len(), "node"),
+        counted(topology.online_cpus().len(), "CPU"),
     )
 }

@@ -31,11 +31,9 @@ pub fn sentence(losses: &Losses) -> String {
             }
             _ => "what could be had is not known without the uncore penalty",
         };
+        let (lost, what, by) = (between(&known.lost), what(known.from), by(known.from));
         return format!(
-            "{} of {cores} are lost to {}. Estimated {}, {judged}; {unknown}.",
-            from_to(&known.lost, "Between"),
-            what(known.from),
-            by(known.from),
+            "{lost} of {cores} are lost to {what}. Estimated {by}, {judged}; {unknown}."
         );
     };
     let had = match known.recoverable.as_ref().and_then(likely) {
@@ -62,19 +60,15 @@ pub(crate) fn brief(losses: &Losses) -> Option<String> {
         return None;
     };
     let cpus = losses.cpus;
-    let Some(lost) = known.lost.mean else {
-        return Some(format!(
-            "{} of {cpus} cores lost at most",
-            short(known.lost.most)
-        ));
+    let Some(lost) = known.lost.mean.map(short) else {
+        let most = short(known.lost.most);
+        return Some(format!("{most} of {cpus} cores lost at most"));
     };
     let recoverable = known.recoverable.as_ref().and_then(|range| range.mean);
-    let had = recoverable.map(|had| format!(", {} could be had", short(had)));
-    Some(format!(
-        "{} of {cpus} cores lost{}",
-        short(lost),
-        had.unwrap_or_default()
-    ))
+    Some(match recoverable.map(short) {
+        Some(had) => format!("{lost} of {cpus} cores lost, {had} could be had"),
+        None => format!("{lost} of {cpus} cores lost"),
+    })
 }
 
 /// What was lost in a run on average, a sentence for each thing that it was estimated from.
@@ -84,18 +78,17 @@ pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
         let estimated = format!("Estimated {}, over {length}.", by(basis));
         let mean = mean_of(&sums.lost, sums.seconds);
         match likely(&mean) {
-            None => format!(
-                "{} cores were lost to {} on average. {estimated}",
-                from_to(&mean, "Between"),
-                what(basis)
-            ),
+            None => {
+                let (lost, what) = (between(&mean), what(basis));
+                format!("{lost} cores were lost to {what} on average. {estimated}")
+            }
             Some(lost) => {
                 let had = likely(&mean_of(&sums.recoverable, sums.searched_seconds));
-                let had = had.filter(|_| sums.searched_seconds > 0.0);
-                let had = had.map_or_else(String::new, |had| {
-                    format!("; {had} of them could have been had by another placement")
-                });
-                format!("{lost} cores were lost to caches and memory on average{had}. {estimated}")
+                let mut said = format!("{lost} cores were lost to caches and memory on average");
+                if let Some(had) = had.filter(|_| sums.searched_seconds > 0.0) {
+                    said += &format!("; {had} of them could have been had by another placement");
+                }
+                format!("{said}. {estimated}")
             }
         }
     };
@@ -147,8 +140,8 @@ pub(crate) fn likely(range: &Range) -> Option<String> {
 }
 
 /// `Between 0 and 2.1`.
-fn from_to(range: &Range, between: &str) -> String {
-    format!("{between} {} and {}", short(range.least), short(range.most))
+fn between(range: &Range) -> String {
+    format!("Between {} and {}", short(range.least), short(range.most))
 }
 
 pub(crate) fn by(basis: Basis) -> &'static str {

@@ -15,7 +15,7 @@ use crate::guards;
 use crate::losses;
 use crate::markup::{Escaped, name, table};
 use crate::metrics::View;
-use crate::run::{Decision, DecisionOutcome, Node, Process, RunModel, Subject};
+use crate::run::{Decision, DecisionOutcome, Node, Process, RunModel, Subject, sum};
 use crate::words::{
     at, count, counted, listed, misses, nanoseconds, nanoseconds_of, percent, sentence, short,
     stopped, time,
@@ -129,18 +129,14 @@ fn key_figures(run: &RunModel) -> Markup {
     let mut shown = |figure: Option<String>, of| figures.extend(figure.map(|figure| (figure, of)));
     shown(now.local_access_ratio.map(percent), "of lines local");
     shown(now.miss_rate.map(misses), "misses per 1000 instructions");
-    shown(
-        now.controller_imbalance.map(percent),
-        "controller imbalance",
-    );
+    let imbalance = now.controller_imbalance.map(percent);
+    shown(imbalance, "controller imbalance");
     shown(Some(count(totals.thread_moves)), "thread moves");
     shown(Some(count(totals.undone)), "undone");
     shown(Some(count(totals.pages_moved)), "pages moved");
-    let late = &run.lateness;
-    shown(
-        (late.intervals > 0).then(|| time(nanoseconds_of(late.most_s))),
-        "latest interval",
-    );
+    let late = Some(&run.lateness).filter(|late| late.intervals > 0);
+    let latest = late.map(|late| time(nanoseconds_of(late.most_s)));
+    shown(latest, "latest interval");
     html! {
         ul.key {
             @for (figure, of) in figures {
@@ -218,14 +214,14 @@ fn processes(run: &RunModel) -> Markup {
             @for process in shown { (process_row(process)) }
         }))
         @if left_out > 0 {
-            p.soft { "And " (count(left_out as u64)) " that use less CPU." }
+            p.soft { "And " (count(left_out)) " that use less CPU." }
         }
     }
 }
 
 fn process_row(process: &Process) -> Markup {
     let on = |(node, number): &(NodeId, u64)| format!("{number} on {node}");
-    let threads: Vec<String> = process.threads_on.iter().map(on).collect();
+    let threads = listed(process.threads_on.iter().map(on));
     html! {
         tr {
             th scope="row" {
@@ -238,7 +234,7 @@ fn process_row(process: &Process) -> Markup {
             td { @if let Some(group) = &process.group { bdi { (name(group)) } } }
             td { @if let Some(class) = process.class { (class) } }
             td.n { @if let Some(home) = process.home { (home) } }
-            td { (listed(&threads))
+            td { (threads)
                 @if process.hands_off > 0 { " " small { "(" (process.hands_off) " left alone)" } }
             }
             td { @if let Some(pages) = &process.pages_on { (shares(pages)) } }
@@ -253,12 +249,9 @@ fn process_row(process: &Process) -> Markup {
 
 /// `75 % on 0 and 25 % on 2`.
 fn shares(pages: &[(NodeId, u64)]) -> String {
-    let all = pages
-        .iter()
-        .fold(0u64, |sum, &(_, n)| sum.saturating_add(n));
+    let all = sum(pages.iter().map(|&(_, n)| n));
     let there = pages.iter().filter(|&&(_, n)| n > 0);
-    let each = there.map(|&(node, n)| format!("{} on {node}", percent(n as f64 / all as f64)));
-    listed(&each.collect::<Vec<_>>())
+    listed(there.map(|&(node, n)| format!("{} on {node}", percent(n as f64 / all as f64))))
 }
 
 /// `chase 101 moved from CPU 0 (node 0) to CPU 4 (node 2)`.

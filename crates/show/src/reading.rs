@@ -8,6 +8,7 @@ use numaherd_world::Residency;
 use serde::Serialize;
 
 use crate::run::{History, RunModel};
+use crate::words::cut;
 
 /// A ledger, and how much of it there is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +27,9 @@ pub struct Source {
 
 /// A run while its ledger is read: the model, and what a view keeps of the past.
 #[derive(Debug)]
-pub(crate) struct Read<H> {
+pub struct Read<H> {
+    /// What people call it; empty where its view has no name for it.
+    pub(crate) name: String,
     pub(crate) source: Source,
     pub(crate) model: RunModel,
     pub(crate) past: H,
@@ -34,8 +37,9 @@ pub(crate) struct Read<H> {
 
 impl<H: History> Read<H> {
     /// A ledger of which the first line was read.
-    pub(crate) fn new(header: &Header, past: H) -> Self {
+    pub(crate) fn begin(name: &str, header: &Header, past: H) -> Self {
         Self {
+            name: cut(name).to_owned(),
             source: Source {
                 program: header.program.clone(),
                 begun_unix_ms: header.begun_unix_ms,
@@ -49,7 +53,7 @@ impl<H: History> Read<H> {
     }
 
     /// Takes in the next line.
-    pub(crate) fn line(&mut self, line: &Arc<Line>) {
+    pub fn line(&mut self, line: &Arc<Line>) {
         if self.model.more.lines == 0 {
             self.source.later_part = line.sequence > 0;
         }
@@ -58,7 +62,7 @@ impl<H: History> Read<H> {
 
     /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if not
     /// the end of the file.
-    pub(crate) fn finish(&mut self, skipped: u64, damage: Option<&HerdError>) {
+    pub(crate) fn end(&mut self, skipped: u64, damage: Option<&HerdError>) {
         self.model.finish(&mut self.past);
         self.source.unknown_records = skipped;
         self.source.damage = damage.map(ToString::to_string);

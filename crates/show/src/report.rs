@@ -20,14 +20,11 @@ mod history;
 mod page;
 mod tracks;
 
-use std::sync::Arc;
-
+use numaherd_herd::HerdError;
 use numaherd_herd::ledger::Header;
-use numaherd_herd::{HerdError, Line};
 
 use crate::reading::{Read, Source};
 use crate::run::RunModel;
-use crate::words::cut;
 pub(crate) use draw::Px;
 use history::Charts;
 use numaherd_world::ProcessId;
@@ -44,36 +41,24 @@ pub struct Run {
 }
 
 /// A run while its ledger is read.
-#[derive(Debug)]
-pub struct Reading {
-    name: String,
-    read: Read<Charts>,
-}
+pub type Reading = Read<Charts>;
 
 impl Reading {
     /// A ledger of which the first line was read; `name` is how people are shown it.
     pub fn new(name: &str, header: &Header) -> Self {
-        Self {
-            name: cut(name).to_owned(),
-            read: Read::new(header, Charts::default()),
-        }
-    }
-
-    /// Takes in the next line.
-    pub fn line(&mut self, line: &Arc<Line>) {
-        self.read.line(line);
+        Self::begin(name, header, Charts::default())
     }
 
     /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
     /// not the end of the file.
     pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Run {
-        self.read.finish(skipped, damage);
-        self.read.past.finish();
+        self.end(skipped, damage);
+        self.past.finish();
         Run {
             name: self.name,
-            source: self.read.source,
-            model: self.read.model,
-            charts: self.read.past,
+            source: self.source,
+            model: self.model,
+            charts: self.past,
         }
     }
 }

@@ -22,7 +22,7 @@ mod decisions;
 pub(crate) mod history;
 mod interval;
 mod lateness;
-mod sums;
+pub(crate) mod sums;
 mod tracks;
 pub(crate) mod traffic;
 pub(crate) mod work;

@@ -33,8 +33,8 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
         "{} on {} ({}, {}) {does}.",
         run.policy,
         machine.name,
-        counted(machine.nodes as u64, "node"),
-        counted(machine.cpus as u64, "CPU"),
+        counted(machine.nodes, "node"),
+        counted(machine.cpus, "CPU"),
     )];
     lines.push(seen(run, silent));
     let totals = &run.totals;
@@ -70,10 +70,10 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
         let Subject::Thread { from, to, .. } = decision.subject else {
             continue;
         };
-        let to = to.map_or_else(
-            || "the kernel's choice".to_owned(),
-            |cpu| format!("CPU {cpu}"),
-        );
+        let to = match to {
+            Some(cpu) => format!("CPU {cpu}"),
+            None => "the kernel's choice".to_owned(),
+        };
         lines.push(format!(
             "  {:>9}  {} {} from CPU {from} to {to}: {rule}{}",
             at(decision.time_ns),
@@ -102,7 +102,7 @@ fn seen(run: &RunModel, silent: Option<Duration>) -> String {
         "Last seen at {}: {} of {}, {} left alone; {} CPUs in use",
         at(run.time_ns),
         counted(now.threads, "thread"),
-        counted(run.processes.len() as u64, "process"),
+        counted(run.processes.len(), "process"),
         count(now.hands_off),
         short(now.cpus_used),
     )];
@@ -119,20 +119,14 @@ fn local(share: Option<f64>) -> Option<String> {
 }
 
 fn node(node: &Node) -> String {
+    let (used, cpus) = (short(node.cpus_used), counted(node.cpus, "CPU"));
     let mut parts = vec![
-        format!(
-            "{} of {} in use",
-            short(node.cpus_used),
-            counted(node.cpus, "CPU")
-        ),
+        format!("{used} of {cpus} in use"),
         counted(node.threads, "thread"),
     ];
     if let (Some(all), Some(free)) = (node.memory_bytes, node.free_bytes) {
-        parts.push(format!(
-            "{} of {} MiB free",
-            count(free >> 20),
-            count(all >> 20)
-        ));
+        let (free, all) = (count(free >> 20), count(all >> 20));
+        parts.push(format!("{free} of {all} MiB free"));
     }
     parts.extend(local(node.local_access_ratio));
     let load = node.controller_load;
@@ -150,15 +144,12 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
             Some(guest) => format!("machine {}", guest.name),
             None => process.name.clone(),
         };
-        let on: Vec<String> = process
-            .threads_on
-            .iter()
-            .map(|(node, number)| format!("{number} on node {node}"))
-            .collect();
         let mut parts = vec![format!("{} CPUs", short(process.cpus_used))];
         parts.extend(process.class.map(|class| class.to_string()));
-        if !on.is_empty() {
-            parts.push(format!("threads {}", listed(&on)));
+        if !process.threads_on.is_empty() {
+            let on = process.threads_on.iter();
+            let on = on.map(|(node, number)| format!("{number} on node {node}"));
+            parts.push(format!("threads {}", listed(on)));
         }
         parts.extend(process.home.map(|home| format!("home node {home}")));
         parts.extend(local(process.local_access_ratio));
@@ -171,7 +162,7 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
     if let Some(more) = busiest.len().checked_sub(MOST_PROCESSES).filter(|&n| n > 0) {
         lines.push(format!(
             "and {} that use less CPU",
-            counted(more as u64, "process")
+            counted(more, "process")
         ));
     }
 }

@@ -23,7 +23,7 @@ pub fn summary(summary: &Summary) -> String {
         ending(&summary.ending)
     ));
     text += &done(totals, (!summary.dry_run).then_some(summary.enforce));
-    text += &notices(&summary.notices);
+    text += &notices(summary.notices.iter());
     text
 }
 
@@ -35,10 +35,8 @@ pub(crate) fn ending(ending: &Ending) -> String {
         Ending::Stopped => "it was asked to stop.".to_owned(),
         Ending::World => "the watched processes had ended.".to_owned(),
         Ending::Failed { error } => {
-            format!(
-                "the machine could no longer be observed: {}",
-                stopped(error)
-            )
+            let error = stopped(error);
+            format!("the machine could no longer be observed: {error}")
         }
     }
 }
@@ -71,12 +69,12 @@ pub(crate) fn done(totals: &Totals, enforced: Option<Enforcement>) -> String {
 }
 
 /// What a person should know, a sentence each.
-pub(crate) fn notices(notices: &[String]) -> String {
+pub(crate) fn notices<'n>(notices: impl Iterator<Item = &'n String>) -> String {
     let mut text = String::new();
-    if !notices.is_empty() {
-        text += "Notices:\n";
-    }
     for notice in notices {
+        if text.is_empty() {
+            text += "Notices:\n";
+        }
         text += &entry(2, "*", 4, &stopped(notice));
     }
     text
@@ -100,25 +98,20 @@ fn planned(totals: &Totals) -> String {
 }
 
 fn moved(totals: &Totals) -> String {
-    let mut text = match (totals.thread_moves, totals.pages_moved) {
-        (0, 0) => paragraph("No thread and no page was moved."),
-        (threads, pages) => {
-            let threads = counted(threads, "thread move");
-            paragraph(format!(
-                "{threads} carried out; {} moved.",
-                counted(pages, "page")
-            ))
-        }
+    let (threads, pages) = (totals.thread_moves, totals.pages_moved);
+    let mut text = if (threads, pages) == (0, 0) {
+        paragraph("No thread and no page was moved.")
+    } else {
+        let (threads, pages) = (counted(threads, "thread move"), counted(pages, "page"));
+        paragraph(format!("{threads} carried out; {pages} moved."))
     };
     if totals.undone > 0 {
         let moves = match totals.undone {
             1 => "move was undone because it",
             _ => "moves were undone because they",
         };
-        text += &paragraph(format!(
-            "{} {moves} had made things worse.",
-            count(totals.undone)
-        ));
+        let undone = count(totals.undone);
+        text += &paragraph(format!("{undone} {moves} had made things worse."));
     }
     if totals.stolen > 0 {
         let threads = counted(totals.stolen, "thread");
@@ -141,11 +134,8 @@ fn moved(totals: &Totals) -> String {
 
 /// How many pages failed for which reason, as a phrase.
 pub(crate) fn failures(failed: &BTreeMap<PageFailure, u64>) -> String {
-    let each: Vec<String> = failed
-        .iter()
-        .map(|(&failure, &pages)| format!("{} {}", count(pages), why_a_page(failure)))
-        .collect();
-    listed(&each)
+    let each = failed.iter();
+    listed(each.map(|(&failure, &pages)| format!("{} {}", count(pages), why_a_page(failure))))
 }
 
 fn why_a_page(failure: PageFailure) -> &'static str {
@@ -162,21 +152,19 @@ fn why_a_page(failure: PageFailure) -> &'static str {
 fn measured(totals: &Totals) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(rate) = totals.counted.miss_rate() {
+        let rate = misses(rate);
         parts.push(format!(
-            "{} cache lines per 1000 instructions came from memory",
-            misses(rate)
+            "{rate} cache lines per 1000 instructions came from memory"
         ));
-        if let Some(local) = totals.counted.local_access_ratio() {
+        if let Some(local) = totals.counted.local_access_ratio().map(percent) {
             parts.push(format!(
-                "{} of those whose node was counted were local",
-                percent(local)
+                "{local} of those whose node was counted were local"
             ));
         }
     }
-    if let Some(penalty) = totals.counted.uncore_penalty() {
+    if let Some(penalty) = totals.counted.uncore_penalty().map(short) {
         parts.push(format!(
-            "the uncore penalty was {} cycles per request",
-            short(penalty)
+            "the uncore penalty was {penalty} cycles per request"
         ));
     }
     (!parts.is_empty()).then(|| format!("{}.", sentence(&parts.join("; "))))

@@ -60,7 +60,7 @@ pub enum Effect {
 }
 
 /// A run as it is looked at.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Top {
     timeline: Timeline,
     ui: Ui,
@@ -105,20 +105,12 @@ impl Top {
     pub fn new(timeline: Timeline, source: &str, look: Look) -> Self {
         Self {
             timeline,
-            ui: Ui::default(),
             look,
             source: source.to_owned(),
-            grows: false,
-            said: None,
-            bad: false,
-            playing: None,
             speed: 3,
-            wanted: None,
             size: (80, 24),
             rows: 1,
-            order: Vec::new(),
-            ordered: None,
-            version: 0,
+            ..Self::default()
         }
     }
 
@@ -234,11 +226,10 @@ impl Top {
             self.version += 1;
         }
         let ordered = Ordered {
-            version: if self.timeline.is_newest() {
-                self.version
-            } else {
+            version: match self.timeline.is_newest() {
+                true => self.version,
                 // What comes meanwhile does not change what is shown.
-                self.version | 1 << 63
+                false => self.version | 1 << 63,
             },
             tab: self.ui.tab,
             sort: self.ui.sort(),

@@ -125,7 +125,7 @@ impl Trial {
 
     /// What came of it in one sentence, or two where no difference is shown. Without a full stop.
     pub fn sentences(&self) -> Vec<String> {
-        let number = counted(self.pairs.len() as u64, "pair");
+        let number = counted(self.pairs.len(), "pair");
         let compared = match self.plan.against.as_str() {
             LINUX => self.plan.policy.clone(),
             against => format!("{} against {against}", self.plan.policy),

@@ -38,6 +38,11 @@ pub(crate) fn many(number: f64) -> String {
     }
 }
 
+/// A figure, or a dash where it is not known.
+pub(crate) fn or_dash(shown: Option<String>) -> String {
+    shown.unwrap_or_else(|| "–".to_owned())
+}
+
 /// `CPU 3`, `CPUs 0-3,8`.
 pub(crate) fn cpus(set: &CpuSet) -> String {
     let s = if set.len() == 1 { "" } else { "s" };

@@ -40,7 +40,7 @@ pub(super) struct ProcessTrack {
 
 /// What an explanation keeps of the past.
 #[derive(Debug, Default)]
-pub(super) struct Stories {
+pub struct Stories {
     pub(super) chosen: Chosen,
     pub(super) asked: Vec<Asked>,
     pub(super) threads: BTreeMap<ThreadId, Track>,
@@ -102,19 +102,21 @@ impl History for Stories {
             decision.outcome_record,
         ];
         let is_chosen = self.chosen.takes(records, decision.time_ns);
-        let story = match decision.refusal {
-            Some(refusal) => {
-                let wanted = match (decision.placement, decision.release) {
-                    (Some(wish), _) => self.wanted(run, decision, wish, is_chosen),
-                    (None, Some(_)) => released(decision),
-                    (None, None) => return,
-                };
-                Decision {
-                    governor: refused(refusal),
-                    ..wanted
-                }
+        let is_nothing = decision.placement.is_none() && decision.release.is_none();
+        if decision.refusal.is_some() && is_nothing {
+            return;
+        }
+        let (governor, happened) = match decision.refusal {
+            Some(refusal) => (refused(refusal), None),
+            None => {
+                let cpus = decision.order.map(|order| (*order.cpus).clone());
+                (Verdict::Ordered { cpus }, Some(happened(decision)))
             }
-            None => self.ordered(run, decision, is_chosen),
+        };
+        let story = Decision {
+            governor,
+            happened,
+            ..self.wanted(run, decision, is_chosen)
         };
         let is_move = decision.is_move();
         if is_move {
@@ -223,39 +225,9 @@ impl Stories {
         track.decided(decision, is_move, is_chosen);
     }
 
-    /// What a plan wanted of a thread; the governor has not spoken yet.
+    /// What was wanted of a thread and why: by the plan, or by the governor, which undoes a move or gives a
+    /// thread to an idle node.
     fn wanted(
-        &mut self,
-        run: &RunModel,
-        decision: &ThreadDecision<'_>,
-        wish: &Placement,
-        is_chosen: bool,
-    ) -> Decision {
-        let (from, to) = (wish.from, wish.to);
-        let moves = from != to;
-        let alternative = match is_chosen && moves {
-            true => self.alternative(run, decision, wish),
-            false => None,
-        };
-        let wanted = if moves {
-            Wanted::Move(way(run, from, to))
-        } else {
-            hold(run, to)
-        };
-        Decision {
-            wanted,
-            rule: Some(cited(&wish.rule)),
-            seen: seen(decision.seen, decision.snapshot),
-            why: Some(wish.why.clone()),
-            instead_of: Some(wish.instead_of.clone()).filter(|text| !text.is_empty()),
-            alternative,
-            ..plain(decision.record, decision.time_ns)
-        }
-    }
-
-    /// A thread's new mask: one that the plan wanted, one that undoes a move, one on an idle node, or one
-    /// given back.
-    fn ordered(
         &mut self,
         run: &RunModel,
         decision: &ThreadDecision<'_>,
@@ -266,7 +238,7 @@ impl Stories {
             why: Some(decision.why().to_owned()),
             ..plain(decision.record, decision.time_ns)
         };
-        let story = if let Some(undone) = decision.undone {
+        if let Some(undone) = decision.undone {
             let (from, to) = (undone.from, undone.to);
             Decision {
                 wanted: Wanted::Undo { from, to },
@@ -286,34 +258,30 @@ impl Stories {
                 ..base
             }
         } else if let Some(wish) = decision.placement {
-            let wanted = self.wanted(run, decision, wish, is_chosen);
-            if decision.leaves() {
-                wanted
-            } else {
-                Decision {
-                    wanted: hold(run, wish.to),
-                    alternative: None,
-                    ..wanted
-                }
+            let leaves = decision.refusal.is_some() || decision.leaves();
+            let moves = leaves && wish.from != wish.to;
+            let (node, cpu) = (run.node_of(wish.to), wish.to);
+            Decision {
+                wanted: match moves {
+                    true => Wanted::Move(way(run, wish.from, wish.to)),
+                    false => Wanted::Hold { cpu, node },
+                },
+                rule: Some(cited(&wish.rule)),
+                instead_of: Some(wish.instead_of.clone()).filter(|text| !text.is_empty()),
+                alternative: match is_chosen && moves {
+                    true => self.alternative(run, decision, wish),
+                    false => None,
+                },
+                ..base
             }
         } else {
-            released(decision)
-        };
-        let cpus = decision.order.map(|order| (*order.cpus).clone());
-        let happened = match decision.result {
-            _ if !decision.placing.carried_out => Happened::DryRun,
-            None => Happened::NotRecorded,
-            Some(AffinityResult::Done) => Happened::Done,
-            Some(AffinityResult::Gone) => Happened::Gone,
-            Some(AffinityResult::Narrowed { now }) => Happened::Narrowed { now: now.clone() },
-            Some(AffinityResult::Failed { error }) => Happened::Failed {
-                error: error.clone(),
-            },
-        };
-        Decision {
-            governor: Verdict::Ordered { cpus },
-            happened: Some(happened),
-            ..story
+            let release = decision.release;
+            Decision {
+                rule: release.map(|release| cited(&release.rule)),
+                why: release.map(|release| release.why.clone()),
+                seen: None,
+                ..base
+            }
         }
     }
 
@@ -361,26 +329,26 @@ fn plain(record: u64, time_ns: u64) -> Decision {
     }
 }
 
-/// A thread that gets its own affinity back, by the policy or at the end of a run.
-fn released(decision: &ThreadDecision<'_>) -> Decision {
-    Decision {
-        rule: decision.release.map(|release| cited(&release.rule)),
-        why: decision.release.map(|release| release.why.clone()),
-        ..plain(decision.record, decision.time_ns)
-    }
-}
-
-fn hold(run: &RunModel, cpu: CpuId) -> Wanted {
-    let node = run.node_of(cpu);
-    Wanted::Hold { cpu, node }
-}
-
 fn way(run: &RunModel, from: CpuId, to: CpuId) -> Way {
     Way {
         from,
         from_node: run.node_of(from),
         to,
         to_node: run.node_of(to),
+    }
+}
+
+/// What came of an order.
+fn happened(decision: &ThreadDecision<'_>) -> Happened {
+    match decision.result {
+        _ if !decision.placing.carried_out => Happened::DryRun,
+        None => Happened::NotRecorded,
+        Some(AffinityResult::Done) => Happened::Done,
+        Some(AffinityResult::Gone) => Happened::Gone,
+        Some(AffinityResult::Narrowed { now }) => Happened::Narrowed { now: now.clone() },
+        Some(AffinityResult::Failed { error }) => Happened::Failed {
+            error: error.clone(),
+        },
     }
 }
 

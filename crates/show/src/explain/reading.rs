@@ -1,10 +1,11 @@
 //! Reads a ledger line by line, and puts the explanation together.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
+use itertools::Itertools as _;
+use numaherd_herd::HerdError;
 use numaherd_herd::ledger::{Header, Start};
-use numaherd_herd::{HerdError, Line};
 use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
 use numaherd_world::ProcessId;
 
@@ -21,18 +22,12 @@ use crate::run::sum;
 const MOST_NAMED: usize = 20;
 
 /// A run while its ledger is read.
-#[derive(Debug)]
-pub struct Reading(Read<Stories>);
+pub type Reading = Read<Stories>;
 
 impl Reading {
     /// A ledger of which the first line was read, and what of it is to be explained.
     pub fn new(header: &Header, choice: Choice) -> Self {
-        Self(Read::new(header, Stories::of(Chosen::of(choice))))
-    }
-
-    /// Takes in the next line.
-    pub fn line(&mut self, line: &Arc<Line>) {
-        self.0.line(line);
+        Self::begin("", header, Stories::of(Chosen::of(choice)))
     }
 
     /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
@@ -45,40 +40,34 @@ impl Reading {
         skipped: u64,
         damage: Option<&HerdError>,
     ) -> Result<Explanation, ShowError> {
-        self.0.finish(skipped, damage);
-        self.0.past.chosen.check()?;
+        self.end(skipped, damage);
+        self.past.chosen.check()?;
         self.check_name()?;
         self.check_numbers()?;
         Ok(self.explanation())
     }
 
     fn choice(&self) -> &Choice {
-        &self.0.past.chosen.choice
+        &self.past.chosen.choice
     }
 
     fn check_numbers(&self) -> Result<(), ShowError> {
         let Stories {
             threads, processes, ..
-        } = &self.0.past;
+        } = &self.past;
         let (pid, tid) = (self.choice().pid, self.choice().tid);
         if let Some(pid) = pid.filter(|pid| !processes.keys().any(|id| id.pid == *pid)) {
             let names = processes.iter();
             let names = names.map(|(id, track)| format!("{} ({})", id.pid, track.name));
-            return Err(ShowError::NoSuchProcess {
-                pid,
-                known: there_are("processes", &names.collect::<Vec<_>>()),
-            });
+            let known = there_are("processes", names);
+            return Err(ShowError::NoSuchProcess { pid, known });
         }
-        let mut of_process = threads.iter().filter(|(_, track)| of_process(track, pid));
+        let of_process = threads.iter().filter(|(_, track)| of_process(track, pid));
         let is_there = |tid: &u32| of_process.clone().any(|(id, _)| id.tid == *tid);
         if let Some(tid) = tid.filter(|tid| !is_there(tid)) {
-            let names = of_process.by_ref().map(|(&id, track)| track.shown(id));
-            let names: Vec<String> = names.collect();
-            return Err(ShowError::NoSuchThread {
-                tid,
-                of: pid.map_or_else(String::new, |pid| format!(" in process {pid}")),
-                known: there_are("threads", &names),
-            });
+            let of = pid.map_or_else(String::new, |pid| format!(" in process {pid}"));
+            let known = there_are("threads", of_process.map(|(&id, track)| track.shown(id)));
+            return Err(ShowError::NoSuchThread { tid, of, known });
         }
         Ok(())
     }
@@ -87,17 +76,15 @@ impl Reading {
         let Some(name) = &self.choice().name else {
             return Ok(());
         };
-        let mut threads = self.0.past.threads.values();
+        let mut threads = self.past.threads.values();
         if threads.any(|track| self.is_named(track)) {
             return Ok(());
         }
-        let processes = self.0.past.processes.values();
-        let mut names: Vec<String> = processes.map(|process| process.name.clone()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let processes = self.past.processes.values();
+        let names: BTreeSet<&String> = processes.map(|process| &process.name).collect();
         Err(ShowError::NoSuchName {
             name: name.clone(),
-            known: there_are("processes", &names),
+            known: there_are("processes", names),
         })
     }
 
@@ -106,17 +93,18 @@ impl Reading {
         let Some(name) = &self.choice().name else {
             return true;
         };
-        let process = track.process.and_then(|id| self.0.past.processes.get(&id));
+        let process = track.process.and_then(|id| self.past.processes.get(&id));
         track.name() == name || process.is_some_and(|process| process.name == *name)
     }
 
     fn explanation(mut self) -> Explanation {
-        let run = self.0.model.start().cloned().map(|start| self.run(start));
+        let run = self.model.start().cloned().map(|start| self.run(start));
         let choice = self.choice().clone();
         let any_decision = choice.is_of_threads() && !choice.is_of_decisions();
         let mut stories: BTreeMap<Option<ProcessId>, ProcessStory> = BTreeMap::new();
         let mut left_out_threads = 0;
-        for (id, track) in std::mem::take(&mut self.0.past.threads) {
+        let text = |shared: Option<&str>| shared.map(str::to_owned);
+        for (id, track) in std::mem::take(&mut self.past.threads) {
             let is_chosen = of_process(&track, choice.pid)
                 && choice.tid.is_none_or(|tid| tid == id.tid)
                 && self.is_named(&track);
@@ -128,28 +116,27 @@ impl Reading {
                 continue;
             }
             let process = track.process;
-            let known = process.and_then(|process| self.0.past.processes.get(&process));
+            let known = process.and_then(|process| self.past.processes.get(&process));
             let story = stories.entry(process).or_insert_with(|| ProcessStory {
                 pid: process.map(|process| process.pid),
                 name: known.map(|known| known.name.clone()),
                 guest: known.and_then(|known| known.guest.as_deref().cloned()),
-                group: known.and_then(|known| known.group.as_deref().map(str::to_owned)),
-                memory_policy: known
-                    .and_then(|known| known.memory_policy.as_deref().map(str::to_owned)),
+                group: text(known.and_then(|known| known.group.as_deref())),
+                memory_policy: text(known.and_then(|known| known.memory_policy.as_deref())),
                 pages: known.and_then(|known| known.pages.clone()),
                 threads: Vec::new(),
             });
             let around = Around {
-                topology: self.0.model.topology(),
+                topology: self.model.topology(),
                 me: id,
                 residencies: known.map_or(&[], |known| &known.residencies),
-                moved: &self.0.past.moved,
+                moved: &self.past.moved,
             };
             story.threads.push(track.finish(&around));
         }
         Explanation {
             schema: SCHEMA,
-            ledger: self.0.source,
+            ledger: self.source,
             run,
             chosen: choice,
             processes: stories.into_values().collect(),
@@ -159,7 +146,7 @@ impl Reading {
 
     fn run(&mut self, start: Start) -> Run {
         let topology = &start.topology;
-        let current = self.0.model.current().unwrap_or(&start);
+        let current = self.model.current().unwrap_or(&start);
         Run {
             machine: Machine {
                 name: topology.name().to_owned(),
@@ -170,14 +157,14 @@ impl Reading {
             about: about(&start.policy),
             policy_now: current.policy.clone(),
             paused: current.paused,
-            asked: std::mem::take(&mut self.0.past.asked),
-            local_access_ratio: trend(&self.0.past.accesses),
+            asked: std::mem::take(&mut self.past.asked),
+            local_access_ratio: trend(&self.past.accesses),
             seed: start.seed,
             pager: start.pager,
-            ending: self.0.model.ended.clone(),
-            totals: self.0.model.totals.clone(),
-            notices: std::mem::take(&mut self.0.past.notices),
-            gaps: std::mem::take(&mut self.0.past.gaps),
+            ending: self.model.ended.clone(),
+            totals: self.model.totals.clone(),
+            notices: std::mem::take(&mut self.past.notices),
+            gaps: std::mem::take(&mut self.past.gaps),
             policy: start.policy,
             settings: start.settings,
             signals: start.signals,
@@ -204,15 +191,13 @@ fn of_process(track: &Track, pid: Option<u32>) -> bool {
     pid.is_none_or(|pid| track.process.is_some_and(|process| process.pid == pid))
 }
 
-fn there_are(what: &str, names: &[String]) -> String {
-    match names.len() {
-        0 => format!("it contains no {what}"),
-        many if many > MOST_NAMED => format!(
-            "{what} there are: {}, and {} more",
-            names[..MOST_NAMED].join(", "),
-            many - MOST_NAMED
-        ),
-        _ => format!("{what} there are: {}", names.join(", ")),
+fn there_are(what: &str, names: impl IntoIterator<Item = impl Display>) -> String {
+    let mut names = names.into_iter();
+    let first = names.by_ref().take(MOST_NAMED).join(", ");
+    match names.count() {
+        _ if first.is_empty() => format!("it contains no {what}"),
+        0 => format!("{what} there are: {first}"),
+        more => format!("{what} there are: {first}, and {more} more"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use numaherd_herd::Ending;
 
 use super::text::{damage, settings_of};
@@ -96,33 +97,36 @@ pub fn short(explanation: &Explanation, command: &str) -> String {
     text += &table_of_pages(explanation);
     text += &refused(run);
     text += &asked(run);
-    let said = run.notices.iter().rev().map(|said| said.text.clone());
-    let mut latest: Vec<String> = said.take(MOST_SENTENCES).collect();
-    latest.reverse();
-    if !latest.is_empty() {
+    if !run.notices.is_empty() {
         text += "\n";
     }
-    text + &summary::notices(&latest)
+    let earlier = run.notices.len().saturating_sub(MOST_SENTENCES);
+    text + &summary::notices(run.notices[earlier..].iter().map(|said| &said.text))
+}
+
+/// Every decision, with its thread.
+fn decisions(explanation: &Explanation) -> impl Iterator<Item = (&ThreadStory, &Decision)> {
+    let threads = explanation.processes.iter().flat_map(|p| &p.threads);
+    threads.flat_map(|thread| thread.decisions.iter().map(move |one| (thread, one)))
 }
 
 /// Threads that had to leave their CPU by order, or would have, in time order.
-fn moves(explanation: &Explanation) -> Vec<Moved<'_>> {
-    let threads = explanation.processes.iter().flat_map(|p| &p.threads);
-    let mut moves = Vec::new();
-    for thread in threads {
-        for decision in &thread.decisions {
-            let is_move = decision.is_done() || decision.happened == Some(Happened::DryRun);
-            if let (true, Wanted::Move(way) | Wanted::Steal(way)) = (is_move, decision.wanted) {
-                moves.push(Moved {
-                    thread,
-                    decision,
-                    way,
-                });
-            }
+fn moves<'e>(explanation: &'e Explanation) -> Vec<Moved<'e>> {
+    let moved = |(thread, decision): (_, &'e Decision)| {
+        let is_move = decision.is_done() || decision.happened == Some(Happened::DryRun);
+        match decision.wanted {
+            Wanted::Move(way) | Wanted::Steal(way) if is_move => Some(Moved {
+                thread,
+                decision,
+                way,
+            }),
+            _ => None,
         }
-    }
-    moves.sort_by_key(|moved| (moved.decision.last_ns, moved.thread.tid));
+    };
+    let moves = decisions(explanation).filter_map(moved);
     moves
+        .sorted_by_key(|moved| (moved.decision.last_ns, moved.thread.tid))
+        .collect()
 }
 
 fn what(explanation: &Explanation, run: &Run) -> String {
@@ -143,10 +147,9 @@ fn what(explanation: &Explanation, run: &Run) -> String {
             format!("{} moved", counted(totals.pages_moved, "page")),
         )
     };
-    let policy = if run.policy == run.policy_now {
-        run.policy.clone()
-    } else {
-        format!("{}, then {},", run.policy, run.policy_now)
+    let policy = match run.policy == run.policy_now {
+        true => run.policy.clone(),
+        false => format!("{}, then {},", run.policy, run.policy_now),
     };
     let refusals = sum(totals.refusals.values().copied());
     let refused = match refusals {
@@ -168,27 +171,17 @@ fn what(explanation: &Explanation, run: &Run) -> String {
 }
 
 fn why(run: &Run, explanation: &Explanation, moves: &[Moved<'_>]) -> String {
-    let mut parts = Vec::new();
     let rules = moves.iter().filter_map(|moved| {
         let rule = moved.decision.rule.as_ref()?;
         Some((rule.name.as_str(), rule.what, moved.decision.times))
     });
-    if let Some(most) = most_used("move", rules) {
-        parts.push(most);
-    }
-    let all = explanation.processes.iter().flat_map(|p| &p.threads);
-    let pages = all
-        .flat_map(|thread| &thread.decisions)
-        .filter_map(|decision| {
-            let wanted =
-                matches!(decision.wanted, Wanted::Pages { .. }) && decision.happened.is_some();
-            let rule = decision.rule.as_ref().filter(|_| wanted)?;
-            Some((rule.name.as_str(), rule.what, decision.times))
-        });
-    let pages = pages.map(|(name, _, times)| (name, None, times));
-    if let Some(most) = most_used("page order", pages) {
-        parts.push(most);
-    }
+    let mut parts = Vec::from_iter(most_used("move", rules));
+    let pages = decisions(explanation).filter_map(|(_, decision)| {
+        let wanted = matches!(decision.wanted, Wanted::Pages { .. }) && decision.happened.is_some();
+        let rule = decision.rule.as_ref().filter(|_| wanted)?;
+        Some((rule.name.as_str(), None, decision.times))
+    });
+    parts.extend(most_used("page order", pages));
     if parts.is_empty() {
         return nothing_moved(run);
     }
@@ -236,50 +229,44 @@ fn nothing_moved(run: &Run) -> String {
             time(nanoseconds(interval)),
         );
     }
-    let about = run.about.as_ref().map(|about| stopped(&about.what));
-    let about = about.map_or_else(String::new, |about| format!(" {about}"));
-    format!("The policy wanted no changes.{about}")
+    let mut said = "The policy wanted no changes.".to_owned();
+    if let Some(about) = &run.about {
+        said += &format!(" {}", stopped(&about.what));
+    }
+    said
 }
 
 fn helped(explanation: &Explanation, run: &Run) -> String {
     let effects = Effects::of(explanation);
-    let mut parts = Vec::new();
     let known = effects.known();
-    if known > 0 {
+    let mut said = if known > 0 {
         let unknown = match effects.unknown {
             0 => String::new(),
             more => format!(" ({} more are unknown)", count(more)),
         };
-        parts.push(format!(
+        format!(
             "The thread was faster after {} of {}, slower after {}, unchanged after {}{unknown}.",
             count(effects.faster),
             counted(known, "move"),
             count(effects.slower),
             count(effects.unchanged),
-        ));
+        )
     } else if run.totals.thread_moves > 0 {
-        parts.push(
-            "Unknown: no moved thread was measured both before and after its move.".to_owned(),
-        );
+        "Unknown: no moved thread was measured both before and after its move.".to_owned()
     } else if run.settings.dry_run {
-        parts.push("Nothing was carried out.".to_owned());
+        "Nothing was carried out.".to_owned()
     } else {
-        parts.push("No thread was moved.".to_owned());
-    }
+        "No thread was moved.".to_owned()
+    };
     if let Some(trend) = run.local_access_ratio {
-        parts.push(format!(
-            "Local accesses: {} at first, {} at last.",
-            percent(trend.first),
-            percent(trend.last)
-        ));
+        let (first, last) = (percent(trend.first), percent(trend.last));
+        said += &format!(" Local accesses: {first} at first, {last} at last.");
     }
     if run.totals.undone > 0 {
-        parts.push(format!(
-            "{} undone because they made things worse.",
-            counted(run.totals.undone, "move")
-        ));
+        let undone = counted(run.totals.undone, "move");
+        said += &format!(" {undone} undone because they made things worse.");
     }
-    parts.join(" ")
+    said
 }
 
 fn stop(run: &Run) -> String {
@@ -306,12 +293,12 @@ fn stop(run: &Run) -> String {
 }
 
 fn more(command: &str, moves: &[Moved<'_>]) -> String {
-    let example = moves.last().map_or_else(String::new, |last| {
-        format!("--decision {}, ", last.decision.first_record)
-    });
+    let example = moves
+        .last()
+        .map(|last| format!("--decision {}, ", last.decision.first_record));
     format!(
-        "{command} with {example}--name, --pid, --tid, --at, --from, --to, or --all for \
-         everything."
+        "{command} with {}--name, --pid, --tid, --at, --from, --to, or --all for everything.",
+        example.unwrap_or_default()
     )
 }
 
@@ -330,7 +317,7 @@ fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
         _ => format!(
             "\n{title}, the last {MOST_MOVES} of {} (--all shows all), by decision \
              number:\n",
-            count(moves.len() as u64)
+            count(moves.len())
         ),
     };
     for moved in &moves[hidden..] {
@@ -396,11 +383,8 @@ fn table_of_pages(explanation: &Explanation) -> String {
             (_, Some(last)) => format!("home is node {last}"),
             _ => "home not known".to_owned(),
         };
-        let label = format!(
-            "{:>7} {}",
-            process.pid.map_or_else(String::new, |pid| pid.to_string()),
-            process.name.as_deref().unwrap_or(""),
-        );
+        let pid = process.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let label = format!("{pid:>7} {}", process.name.as_deref().unwrap_or_default());
         let pages = counted(moved, "page");
         rows.push((moved, label, format!("{pages} moved, as read back; {home}")));
     }
@@ -414,10 +398,7 @@ fn table_of_pages(explanation: &Explanation) -> String {
         text += &entry(0, label, 26, row);
     }
     if hidden > 0 {
-        text += &indented(
-            8,
-            format!("and {} more: --all", counted(hidden as u64, "process")),
-        );
+        text += &indented(8, format!("and {} more: --all", counted(hidden, "process")));
     }
     text
 }
@@ -446,18 +427,12 @@ fn asked(run: &Run) -> String {
         if text.is_empty() {
             text += "\nRequests while it ran:\n";
         }
-        let label = format!(
-            "{:>7} {:>9}",
-            format!("#{}", asked.record),
-            at(asked.time_ns)
-        );
+        let record = format!("#{}", asked.record);
+        let label = format!("{record:>7} {:>9}", at(asked.time_ns));
         text += &entry(0, &label, 20, &sentence(&stopped(&asked.text)));
     }
     if hidden > 0 {
-        text += &indented(
-            8,
-            format!("{} earlier: --all", counted(hidden as u64, "request")),
-        );
+        text += &indented(8, format!("{} earlier: --all", counted(hidden, "request")));
     }
     text
 }

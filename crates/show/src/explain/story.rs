@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numaherd_herd::Guard;
 use numaherd_policy::classes::ClassRule;
-use numaherd_topology::{CpuId, Topology};
+use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{ProcessId, Thread, ThreadId};
 
 use super::followed::{Around, followed};
@@ -137,18 +137,17 @@ impl Track {
         for decision in &mut self.decisions {
             decision.followed = followed(decision, &self.intervals, &self.moved_at, around);
         }
-        let rates = || {
-            self.intervals
-                .iter()
-                .filter_map(|i| i.work.counted.miss_rate())
-        };
+        let rates = self
+            .intervals
+            .iter()
+            .filter_map(|i| i.work.counted.miss_rate());
         let mut classes = BTreeMap::new();
-        for rate in rates() {
+        for rate in rates.clone() {
             *classes.entry(ClassRule::PAPER.class_of(rate)).or_default() += 1;
         }
         ThreadStory {
             tid: around.me.tid,
-            miss_rate: range(&self.intervals, rates()),
+            miss_rate: range(&self.intervals, rates),
             classes,
             ran: ran(&self.intervals, around.topology),
             name: self.name,
@@ -187,18 +186,12 @@ fn fold(into: &mut Decision, later: Decision) {
     }
 }
 
-fn range(intervals: &[Interval], rates: impl Iterator<Item = f64>) -> Option<Range> {
-    let (mut min, mut max, mut number) = (f64::INFINITY, f64::NEG_INFINITY, 0);
-    for rate in rates {
-        min = min.min(rate);
-        max = max.max(rate);
-        number += 1;
-    }
+fn range(intervals: &[Interval], rates: impl Iterator<Item = f64> + Clone) -> Option<Range> {
     Some(Range {
-        min,
+        min: rates.clone().fold(f64::INFINITY, f64::min),
         mean: work(intervals).counted.miss_rate()?,
-        max,
-        intervals: number,
+        max: rates.clone().fold(f64::NEG_INFINITY, f64::max),
+        intervals: rates.count() as u64,
     })
 }
 
@@ -217,9 +210,10 @@ pub(super) fn ran(intervals: &[Interval], topology: Option<&Topology>) -> Vec<Ra
         let node = topology.and_then(|topology| topology.node_of(interval.cpu));
         let place = ran.iter().position(|ran| ran.node == node);
         let place = place.unwrap_or_else(|| {
+            let cpus = CpuSet::new();
             ran.push(Ran {
                 node,
-                cpus: numaherd_topology::CpuSet::new(),
+                cpus,
                 intervals: 0,
             });
             ran.len() - 1

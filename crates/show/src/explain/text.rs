@@ -6,9 +6,11 @@
 
 mod decision;
 
+use itertools::Itertools as _;
 use numaherd_world::{MemoryKind, Residency, SignalReport, SignalState};
 
 use super::{CitedRule, Decision, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
+use crate::guards::each_refused;
 use crate::reading::Homes;
 use crate::summary;
 use crate::words::{
@@ -39,9 +41,8 @@ pub fn whole(explanation: &Explanation) -> String {
 
 fn told(explanation: &Explanation, most: (usize, usize)) -> String {
     let ledger = &explanation.ledger;
-    let begun = ledger
-        .begun_unix_ms
-        .map_or_else(String::new, |ms| format!(", begun {}", date(ms)));
+    let begun = ledger.begun_unix_ms;
+    let begun = begun.map_or_else(String::new, |ms| format!(", begun {}", date(ms)));
     let mut text = paragraph(format!("Ledger of {}{begun}.", ledger.program));
     text += &damage(ledger);
     match &explanation.run {
@@ -86,9 +87,9 @@ fn which_run(run: &Run) -> String {
         "{} on {}: {}, {}, {}. Seed {}. Threads were placed every {}, {pages}{}.",
         run.policy,
         machine.name,
-        counted(machine.nodes as u64, "node"),
-        counted(machine.domains as u64, "memory domain"),
-        counted(machine.cpus as u64, "CPU"),
+        counted(machine.nodes, "node"),
+        counted(machine.domains, "memory domain"),
+        counted(machine.cpus, "CPU"),
         run.seed,
         time(nanoseconds(settings.placement_interval(u64::MAX))),
         time(nanoseconds(settings.paging_interval())),
@@ -106,10 +107,9 @@ fn whole_run(run: &Run) -> String {
     text += &signals(&run.signals);
     text += "\n";
     text += &done(run);
-    let said: Vec<String> = run.notices.iter().map(|said| said.text.clone()).collect();
-    let shown = &said[..said.len().min(MOST_SENTENCES)];
-    text += &summary::notices(shown);
-    text += &more(said.len() - shown.len(), "sentence");
+    let said = run.notices.iter().map(|said| &said.text);
+    text += &summary::notices(said.take(MOST_SENTENCES));
+    text += &more(run.notices.len().saturating_sub(MOST_SENTENCES), "sentence");
     let gaps = &run.gaps[..run.gaps.len().min(MOST_SENTENCES)];
     if !gaps.is_empty() {
         text += "Not observed at times:\n";
@@ -132,17 +132,14 @@ fn whole_run(run: &Run) -> String {
 /// Settings with what they were in a run, as a sentence: what to change to have it otherwise.
 pub(super) fn settings_of(keys: &[&str], run: &Run) -> String {
     let limits = serde_json::to_value(&run.settings.limits).unwrap_or_default();
-    let each: Vec<String> = keys
-        .iter()
-        .map(|key| {
-            let value = limits.pointer(&format!("/{}", key.replace('.', "/")));
-            match value.filter(|value| !value.is_null()) {
-                Some(value) => format!("{key} = {value}"),
-                None => format!("{key} (not set)"),
-            }
-        })
-        .collect();
-    format!("Set by [herd.limits] {}.", each.join(", "))
+    let each = keys.iter().map(|key| {
+        let value = limits.pointer(&format!("/{}", key.replace('.', "/")));
+        match value.filter(|value| !value.is_null()) {
+            Some(value) => format!("{key} = {value}"),
+            None => format!("{key} (not set)"),
+        }
+    });
+    format!("Set by [herd.limits] {}.", each.format(", "))
 }
 
 fn more(left_out: usize, what: &str) -> String {
@@ -150,7 +147,7 @@ fn more(left_out: usize, what: &str) -> String {
         0 => String::new(),
         _ => indented(
             4,
-            format!("and {} more: see --json", counted(left_out as u64, what)),
+            format!("and {} more: see --json", counted(left_out, what)),
         ),
     }
 }
@@ -161,10 +158,11 @@ fn signals(signals: &[SignalReport]) -> String {
         let label = sentence(&report.signal.to_string());
         let state = match &report.state {
             SignalState::Measured { source, caveat } => {
-                let caveat = caveat
-                    .as_deref()
-                    .map_or_else(String::new, |c| format!(" ({c})"));
-                stopped(&format!("measured by {source}{caveat}"))
+                let caveat = caveat.as_ref().map(|caveat| format!(" ({caveat})"));
+                stopped(&format!(
+                    "measured by {source}{}",
+                    caveat.unwrap_or_default()
+                ))
             }
             SignalState::Missing { reason, remedy } => {
                 format!(
@@ -213,17 +211,14 @@ fn processes(explanation: &Explanation, most: (usize, usize)) -> String {
     text += &left_out(explanation);
     text += &legend(rules);
     let threads = explanation.processes.iter().flat_map(|p| &p.threads);
-    let decisions: Vec<&Decision> = threads.flat_map(|thread| &thread.decisions).collect();
-    text + &terms(&decisions)
+    text + &terms(threads.flat_map(|thread| &thread.decisions))
 }
 
 /// What the figures of the decisions are, where they are given.
-fn terms(decisions: &[&Decision]) -> String {
+fn terms<'e>(mut decisions: impl Iterator<Item = &'e Decision> + Clone) -> String {
     let mut text = String::new();
-    if decisions
-        .iter()
-        .any(|decision| decision.alternative.is_some())
-    {
+    let mut all = decisions.clone();
+    if all.any(|decision| decision.alternative.is_some()) {
         text += &entry(
             2,
             "staying, going",
@@ -235,7 +230,7 @@ fn terms(decisions: &[&Decision]) -> String {
              of pages that is remote, capped by the firmware's distances.",
         );
     }
-    if decisions.iter().any(|decision| decision.followed.is_some()) {
+    if decisions.any(|decision| decision.followed.is_some()) {
         text += &entry(
             2,
             "after, settled",
@@ -327,16 +322,13 @@ fn homes(process: &ProcessStory) -> String {
         return format!("Pages: {first}.");
     }
     let last = where_pages_are(&pages.last);
+    let both = format!("Pages at first: {first}; at last: {last}.");
     match (pages.first.home(), pages.last.home()) {
         (Some(from), Some(to)) if from != to => {
-            format!(
-                "Home moved from node {from} to node {to}. Pages at first: {first}; at last: {last}."
-            )
+            format!("Home moved from node {from} to node {to}. {both}")
         }
-        (Some(home), Some(_)) => {
-            format!("Home is node {home}. Pages at first: {first}; at last: {last}.")
-        }
-        _ => format!("Pages at first: {first}; at last: {last}."),
+        (Some(home), Some(_)) => format!("Home is node {home}. {both}"),
+        _ => both,
     }
 }
 
@@ -348,20 +340,15 @@ fn kinds(pages: &Homes) -> Vec<String> {
         if first.total() == 0 && last.total() == 0 {
             return None;
         }
-        let again = pages.last.kinds.as_ref().is_some_and(|kinds| match kind {
-            MemoryKind::Private => false,
-            MemoryKind::Shared => kinds.shared.again,
-            MemoryKind::File => kinds.file.again,
-        });
-        let what = match kind {
-            MemoryKind::Private => "Private",
-            MemoryKind::Shared => "Shared memory",
-            MemoryKind::File => "Files",
+        let kinds = pages.last.kinds.as_ref()?;
+        let (what, is_again) = match kind {
+            MemoryKind::Private => ("Private", false),
+            MemoryKind::Shared => ("Shared memory", kinds.shared.again),
+            MemoryKind::File => ("Files", kinds.file.again),
         };
-        let again = if again {
-            " (mapped more than once)"
-        } else {
-            ""
+        let again = match is_again {
+            true => " (mapped more than once)",
+            false => "",
         };
         let at_last = where_pages_are(&last);
         Some(match first == last {
@@ -376,24 +363,18 @@ fn kinds(pages: &Homes) -> Vec<String> {
 }
 
 fn where_pages_are(residency: &Residency) -> String {
-    let each: Vec<String> = residency
-        .pages
-        .iter()
-        .filter(|(_, pages)| *pages > 0)
-        .map(|&(node, pages)| format!("{} on node {node}", count(pages)))
-        .collect();
-    if each.is_empty() {
-        "none".to_owned()
-    } else {
-        listed(&each)
+    let there = residency.pages.iter().filter(|(_, pages)| *pages > 0);
+    let each = there.map(|&(node, pages)| format!("{} on node {node}", count(pages)));
+    match listed(each) {
+        none if none.is_empty() => "none".to_owned(),
+        some => some,
     }
 }
 
 fn thread_story(thread: &ThreadStory, run: Option<&Run>, most: (usize, usize)) -> String {
-    let name = if thread.name.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", thread.name)
+    let name = match thread.name.as_str() {
+        "" => String::new(),
+        name => format!(" ({name})"),
     };
     let mut text = format!("\n  Thread {}{name}\n", thread.tid);
     if let Some(reason) = &thread.hands_off {
@@ -409,7 +390,7 @@ fn thread_story(thread: &ThreadStory, run: Option<&Run>, most: (usize, usize)) -
     let hidden = all.saturating_sub(first.saturating_add(last));
     for (at, decision) in thread.decisions.iter().enumerate() {
         if at == first && hidden > 0 {
-            let hidden = counted(hidden as u64, "more decision");
+            let hidden = counted(hidden, "more decision");
             let text_of = format!("... {hidden}: `--tid {}` shows all ...", thread.tid);
             text += &indented(4, &text_of);
         }
@@ -425,43 +406,33 @@ fn rates(thread: &ThreadStory) -> String {
         let intervals = counted(thread.intervals, "interval");
         return format!("Seen in {intervals}; its misses were not counted.");
     };
-    let classes: Vec<String> = thread
-        .classes
-        .iter()
-        .map(|(class, &intervals)| {
-            if intervals == rate.intervals {
-                format!("{class} all the time")
-            } else {
-                format!("{class} in {}", counted(intervals, "interval"))
-            }
-        })
-        .collect();
-    let spread = if misses(rate.min) == misses(rate.max) {
-        String::new()
-    } else {
-        format!(" ({} to {})", misses(rate.min), misses(rate.max))
+    let classes = thread.classes.iter();
+    let classes = classes.map(|(class, &intervals)| match intervals == rate.intervals {
+        true => format!("{class} all the time"),
+        false => format!("{class} in {}", counted(intervals, "interval")),
+    });
+    let (least, most) = (misses(rate.min), misses(rate.max));
+    let spread = match least == most {
+        true => String::new(),
+        false => format!(" ({least} to {most})"),
     };
     format!(
         "{} misses per 1000 instructions{spread} over {}; by DINO's borders: {}.",
         misses(rate.mean),
         counted(rate.intervals, "interval"),
-        listed(&classes)
+        listed(classes)
     )
 }
 
 pub(super) fn stays(ran: &[Ran]) -> String {
-    let each: Vec<String> = ran
-        .iter()
-        .map(|ran| {
-            let node = ran.node.map_or_else(
-                || "no node of the machine".to_owned(),
-                |node| format!("node {node}"),
-            );
-            let intervals = counted(ran.intervals, "interval");
-            format!("{node} ({}) in {intervals}", cpus(&ran.cpus))
-        })
-        .collect();
-    listed(&each)
+    listed(ran.iter().map(|ran| {
+        let node = match ran.node {
+            Some(node) => format!("node {node}"),
+            None => "no node of the machine".to_owned(),
+        };
+        let intervals = counted(ran.intervals, "interval");
+        format!("{node} ({}) in {intervals}", cpus(&ran.cpus))
+    }))
 }
 
 fn came_to(thread: &ThreadStory) -> String {
@@ -474,17 +445,8 @@ fn came_to(thread: &ThreadStory) -> String {
         0 => "no page moved for it".to_owned(),
         pages => format!("{} moved for it", counted(pages, "page")),
     };
-    let refused: Vec<String> = thread
-        .refusals
-        .iter()
-        .map(|(guard, &times)| format!("{guard} {}", count(times)))
-        .collect();
-    if refused.is_empty() {
-        format!("In total: {moved}, {pages}.")
-    } else {
-        format!(
-            "In total: {moved}, {pages}, refusals: {}.",
-            refused.join(", ")
-        )
+    match each_refused(&thread.refusals) {
+        none if none.is_empty() => format!("In total: {moved}, {pages}."),
+        each => format!("In total: {moved}, {pages}, refusals: {each}."),
     }
 }

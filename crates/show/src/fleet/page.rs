@@ -14,7 +14,7 @@ const MOST_NOTES: usize = 200;
 
 /// A fleet as a page of HTML.
 pub fn page(fleet: &Fleet) -> String {
-    let title = format!("Numaherd: {}", counted(fleet.hosts.len() as u64, "host"));
+    let title = format!("Numaherd: {}", counted(fleet.hosts.len(), "host"));
     let body = html! {
         p { (Escaped(&summary(fleet))) }
         (helps(fleet))

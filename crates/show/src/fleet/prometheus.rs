@@ -12,6 +12,7 @@ use numaherd_policy::losses::{Basis, Parts, Range, Unknown};
 use serde::Deserialize;
 
 use super::{Fleet, Help, Host, Loser, Note};
+use crate::losses::basis_word;
 use crate::words::cut;
 
 /// Most groups that are asked for.
@@ -184,13 +185,13 @@ struct Ends {
 
 impl Ends {
     fn set(&mut self, estimate: &str, value: f64) {
-        let place = match estimate {
-            "least" => &mut self.least,
-            "mean" => &mut self.mean,
-            "most" => &mut self.most,
-            _ => return,
-        };
-        *place = Some(value.max(0.0));
+        let value = Some(value.max(0.0));
+        match estimate {
+            "least" => self.least = value,
+            "mean" => self.mean = value,
+            "most" => self.most = value,
+            _ => {}
+        }
     }
 
     fn range(&self) -> Option<Range> {
@@ -256,12 +257,9 @@ fn take(host: &mut Told, query: Query, sample: &Sample) {
 }
 
 fn host(name: &str, told: &Told) -> Host {
-    let basis = match told.basis.as_deref() {
-        Some("uncore") => Some(Basis::Uncore),
-        Some("counters") => Some(Basis::Counters),
-        Some("residency") => Some(Basis::Residency),
-        _ => None,
-    };
+    let all = [Basis::Uncore, Basis::Counters, Basis::Residency];
+    let is_told = |basis: &Basis| told.basis.as_deref() == Some(basis_word(*basis));
+    let basis = all.into_iter().find(is_told);
     let mut host = Host {
         name: cut(name).to_owned(),
         cpus: told.cpus.clamp(0.0, 1e6) as usize,

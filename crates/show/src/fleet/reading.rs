@@ -1,24 +1,19 @@
 //! A host as its ledger is read: sums over the whole run, of the machine, its groups and its programs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use numaherd_herd::HerdError;
 use numaherd_herd::ledger::Header;
-use numaherd_herd::{HerdError, Line};
 use numaherd_policy::losses::{Losses, Range};
 
 use super::{Help, Host, MOST_NAMES, OTHERS};
 use crate::losses::{LostTimes, main};
 use crate::reading::Read;
+use crate::run::sums::named;
 use crate::run::{History, RunModel};
-use crate::words::cut;
 
 /// A ledger while it is read.
-#[derive(Debug)]
-pub struct Reading {
-    name: String,
-    read: Read<Past>,
-}
+pub type Reading = Read<Past>;
 
 /// A host that was read.
 #[derive(Clone, Debug)]
@@ -35,8 +30,9 @@ pub struct HostRead {
     pub damage: Option<String>,
 }
 
+/// What is kept of the past.
 #[derive(Debug, Default)]
-struct Past {
+pub struct Past {
     lost: LostTimes,
     /// Looks, whatever they said.
     looks: u64,
@@ -48,21 +44,13 @@ struct Past {
 impl Reading {
     /// A ledger of which the first line was read; `name` is what the host is called.
     pub fn new(name: &str, header: &Header) -> Self {
-        Self {
-            name: cut(name).to_owned(),
-            read: Read::new(header, Past::default()),
-        }
-    }
-
-    /// Takes in the next line.
-    pub fn line(&mut self, line: &Arc<Line>) {
-        self.read.line(line);
+        Self::begin(name, header, Past::default())
     }
 
     /// Ends the reading: what stopped it, if not the end of the file.
     pub fn finish(mut self, damage: Option<&HerdError>) -> HostRead {
-        self.read.finish(0, damage);
-        let (model, past) = (self.read.model, self.read.past);
+        self.end(0, damage);
+        let (model, past) = (self.model, self.past);
         let main = main(&past.lost.by_basis);
         let seconds = main.map_or(0.0, |(_, lost)| lost.seconds);
         // What a search found is of the time in which there was one.
@@ -89,13 +77,13 @@ impl Reading {
             let each = names.into_iter().map(|(name, lost)| (name, lost / seconds));
             each.filter(|(_, lost)| lost.is_finite()).collect()
         };
-        let begun = self.read.source.begun_unix_ms;
+        let begun = self.source.begun_unix_ms;
         HostRead {
             host,
             groups: cores(past.groups),
             programs: cores(past.programs),
             ends_unix_ms: begun.map(|begun| begun.saturating_add(model.time_ns / 1_000_000)),
-            damage: self.read.source.damage,
+            damage: self.source.damage,
         }
     }
 }
@@ -123,13 +111,7 @@ impl History for Past {
 
 /// Adds to what a name lost, or to what the others did once there are enough names.
 fn add(names: &mut BTreeMap<String, f64>, name: &str, lost: f64) {
-    let name = cut(name);
-    let is_room = names.len() < MOST_NAMES || names.contains_key(name);
-    let name = if is_room { name } else { OTHERS };
-    match names.get_mut(name) {
-        Some(sum) => *sum += lost,
-        None => drop(names.insert(name.to_owned(), lost)),
-    }
+    *named(names, name, (MOST_NAMES, OTHERS)) += lost;
 }
 
 /// So many times a range.

@@ -1,11 +1,12 @@
 //! A fleet as text: the sum, what would help, and tables of hosts, groups and programs, each cut at a screen's length.
 
+use itertools::Itertools as _;
 use numaherd_policy::losses::Parts;
 
 use super::{Fleet, Host, Loser};
 use crate::losses::likely;
 use crate::markup::name;
-use crate::words::{counted, entry, listed, paragraph, percent, short};
+use crate::words::{counted, entry, or_dash, paragraph, percent, short};
 
 /// Most rows of each table.
 const MOST_HOSTS: usize = 20;
@@ -31,31 +32,28 @@ pub(super) fn summary(fleet: &Fleet) -> String {
     let all = &fleet.all;
     let mut said = format!(
         "{} with {}, from {}.",
-        counted(all.hosts as u64, "host"),
-        counted(all.cpus as u64, "core"),
+        counted(all.hosts, "host"),
+        counted(all.cpus, "core"),
         name_of_source(&fleet.drawn_from),
     );
     if let Some(lost) = likely(&all.lost).filter(|_| all.known > 0) {
-        let of = match all.known == all.hosts {
-            true => String::new(),
-            false => format!(", as far as {} of the hosts know", all.known),
-        };
-        let had = likely(&all.recoverable);
-        let had = had.map_or_else(String::new, |had| {
-            format!("; {had} of them could be had by another placement")
-        });
-        said += &format!(" {lost} cores are lost to caches and memory on average{of}{had}.");
+        said += &format!(" {lost} cores are lost to caches and memory on average");
+        if all.known < all.hosts {
+            said += &format!(", as far as {} of the hosts know", all.known);
+        }
+        if let Some(had) = likely(&all.recoverable) {
+            said += &format!("; {had} of them could be had by another placement");
+        }
+        said.push('.');
     }
     if all.bounded > 0 {
-        let (hosts, bound) = (counted(all.bounded as u64, "host"), short(all.bound));
+        let (hosts, bound) = (counted(all.bounded, "host"), short(all.bound));
         said += &format!(" On {hosts} only a bound is known: {bound} cores at most.");
     }
     let unknown = all.hosts - all.known - all.bounded;
     if unknown > 0 {
-        said += &format!(
-            " On {} nothing is known, or no thread was busy.",
-            counted(unknown as u64, "host")
-        );
+        let hosts = counted(unknown, "host");
+        said += &format!(" On {hosts} nothing is known, or no thread was busy.");
     }
     said
 }
@@ -78,13 +76,13 @@ fn helps(fleet: &Fleet) -> String {
         if sum.recoverable > 0.0 {
             cores += &format!(", {} could be had", short(sum.recoverable));
         }
-        let first: Vec<String> = sum.first.iter().map(|host| name(host)).collect();
+        let first = sum.first.iter().map(|host| name(host)).format(", ");
         let more = match sum.hosts > sum.first.len() {
             true => ", …",
             false => "",
         };
-        let label = counted(sum.hosts as u64, "host");
-        let said = format!("{}{cores} ({}{more})", sum.words, first.join(", "));
+        let label = counted(sum.hosts, "host");
+        let said = format!("{}{cores} ({first}{more})", sum.words);
         text += &entry(2, &label, 13, &said);
     }
     text
@@ -115,33 +113,30 @@ fn hosts(fleet: &Fleet) -> String {
 
 /// What a host loses, in a few words.
 pub(super) fn lost(host: &Host) -> String {
-    let Some(lost) = &host.lost else {
-        return "–".to_owned();
-    };
-    likely(lost).unwrap_or_else(|| format!("{} at most", short(lost.most)))
+    let lost = host.lost.as_ref();
+    or_dash(
+        lost.map(|lost| likely(lost).unwrap_or_else(|| format!("{} at most", short(lost.most)))),
+    )
 }
 
 /// What could be had of it.
 pub(super) fn had(host: &Host) -> String {
-    let had = host.recoverable.as_ref().and_then(likely);
-    had.unwrap_or_else(|| "–".to_owned())
+    or_dash(host.recoverable.as_ref().and_then(likely))
 }
 
 /// What most is lost to, with its share.
 pub(super) fn mostly(parts: Option<Parts>) -> String {
-    let Some(parts) = parts.filter(|parts| parts.sum() > 0.0) else {
-        return "–".to_owned();
+    let largest = |parts: Parts| {
+        let each = [
+            (parts.remote, "remote memory"),
+            (parts.caches, "shared caches"),
+            (parts.controllers, "controllers"),
+            (parts.cpus, "waits for CPUs"),
+        ];
+        let (part, to) = each.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (part > 0.0).then(|| format!("{to} {}", percent(part / parts.sum())))
     };
-    let each = [
-        (parts.remote, "remote memory"),
-        (parts.caches, "shared caches"),
-        (parts.controllers, "controllers"),
-        (parts.cpus, "waits for CPUs"),
-    ];
-    let largest = each.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    largest.map_or_else(String::new, |(part, to)| {
-        format!("{to} {}", percent(part / parts.sum()))
-    })
+    or_dash(parts.and_then(largest))
 }
 
 fn losers(title: &str, losers: &[Loser]) -> String {
@@ -155,16 +150,13 @@ fn losers(title: &str, losers: &[Loser]) -> String {
 
 /// Name, cores, hosts, worst host.
 pub(super) fn row(loser: &Loser) -> [String; 4] {
-    let hosts = loser
-        .hosts
-        .map_or_else(|| "–".to_owned(), |hosts| hosts.to_string());
     let worst = loser.worst.as_ref();
     let worst = worst.map(|(host, lost)| format!("{} ({})", name(host), short(*lost)));
     [
         name(&loser.name),
         short(loser.lost),
-        hosts,
-        worst.unwrap_or_else(|| "–".to_owned()),
+        or_dash(loser.hosts.map(|hosts| hosts.to_string())),
+        or_dash(worst),
     ]
 }
 
@@ -180,12 +172,9 @@ fn notes(fleet: &Fleet) -> String {
 }
 
 fn rest(all: usize, most: usize) -> String {
-    match all.checked_sub(most).filter(|rest| *rest > 0) {
-        Some(rest) => format!(
-            "  and {}: --json has all\n",
-            listed(&[format!("{rest} more")])
-        ),
-        None => String::new(),
+    match all.saturating_sub(most) {
+        0 => String::new(),
+        rest => format!("  and {rest} more: --json has all\n"),
     }
 }
 
@@ -198,18 +187,16 @@ fn columns<const N: usize>(titles: &[&str; N], rows: &[[String; N]]) -> String {
         }
     }
     let line = |cells: [&str; N]| {
-        let cells = cells.iter().zip(widths).map(|(cell, width)| {
-            let room = width - cell.chars().count();
-            format!("{cell}{:room$}", "")
-        });
-        let cells: Vec<String> = cells.collect();
+        let mut cells = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         cells.join("  ").trim_end().to_owned() + "\n"
     };
-    let rows = rows
-        .iter()
-        .map(|row| line(row.each_ref().map(String::as_str)));
-    ["\n".to_owned(), line(*titles)]
-        .into_iter()
-        .chain(rows)
-        .collect()
+    let mut text = format!("\n{}", line(*titles));
+    text.extend(
+        rows.iter()
+            .map(|row| line(row.each_ref().map(String::as_str))),
+    );
+    text
 }

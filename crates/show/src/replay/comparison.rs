@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use numaherd_herd::ledger::Start;
 use numaherd_herd::replay::{Basis, Candidate, Decided, Interval};
 use numaherd_topology::{CpuId, Topology};
@@ -173,16 +174,13 @@ impl Comparison {
             if thread.unmanaged.is_some() {
                 continue;
             }
-            let mut pair = 0;
-            for one in 0..places.len() {
-                for other in one + 1..places.len() {
-                    if one == 0 {
-                        now[other - 1].add(topology, places[0][at], places[other][at]);
-                    } else {
-                        self.pairs[pair].add(topology, places[one][at], places[other][at]);
-                    }
-                    pair += 1;
-                }
+            let of_two = (0..places.len()).tuple_combinations().enumerate();
+            for (pair, (one, other)) in of_two {
+                let agreement = match one {
+                    0 => &mut now[other - 1],
+                    _ => &mut self.pairs[pair],
+                };
+                agreement.add(topology, places[one][at], places[other][at]);
             }
             for (policy, decided) in decided.iter().enumerate() {
                 let moved = places[0][at] != thread.place()
@@ -228,28 +226,24 @@ impl Comparison {
     /// All of it, once the recording is read. A policy whose signals were not in it has no figures.
     pub fn finish(self, recording: &Recording, candidates: &[Candidate]) -> Replayed {
         let (start, run): (&Start, _) = (recording.start(), recording.run());
-        let missing = candidates
-            .iter()
-            .map(|candidate| missing(candidate, &run.more.content));
-        let missing: Vec<Option<Missing>> = missing.collect();
-        let names = |at: usize| {
-            at.checked_sub(1)
-                .map(|at| candidates[at].wants().policy.clone())
+        let missing = |candidate| missing(candidate, &run.more.content);
+        let missing: Vec<Option<Missing>> = candidates.iter().map(missing).collect();
+        let name = |at: usize| candidates[at].wants().policy.clone();
+        let is_there = |at: usize| at.checked_sub(1).is_none_or(|at| missing[at].is_none());
+        let all = match candidates.len() {
+            0 | 1 => 0..0,
+            more => 0..more + 1,
         };
-        let all = candidates.len() + 1;
-        let mut pairs = Vec::new();
-        let all = if candidates.len() > 1 { all } else { 0 };
-        let of_two = (0..all).flat_map(|one| (one + 1..all).map(move |other| (one, other)));
-        for ((one, other), agreement) in of_two.zip(&self.pairs) {
-            let is_there = |at: usize| at.checked_sub(1).is_none_or(|at| missing[at].is_none());
-            pairs.push(Pair {
-                one: names(one),
-                other: names(other).unwrap_or_default(),
-                agreement: agreement
-                    .shares()
-                    .filter(|_| is_there(one) && is_there(other)),
-            });
-        }
+        let of_two = all.tuple_combinations().zip(&self.pairs);
+        let pairs = of_two.map(|((one, other), agreement)| {
+            let agreement = agreement.shares();
+            Pair {
+                one: one.checked_sub(1).map(name),
+                other: name(other - 1),
+                agreement: agreement.filter(|_| is_there(one) && is_there(other)),
+            }
+        });
+        let pairs = pairs.collect();
         let mut policies = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
             let missing = missing[at].clone();
@@ -299,12 +293,8 @@ fn missing(candidate: &Candidate, content: &Content) -> Option<Missing> {
 }
 
 fn unpaged(candidate: &Candidate, recording: &Recording) -> Option<Unpaged> {
-    let signals: Vec<String> = candidate
-        .wants()
-        .paging
-        .iter()
-        .map(Signal::to_string)
-        .collect();
+    let signals = candidate.wants().paging.iter();
+    let signals: Vec<String> = signals.map(Signal::to_string).collect();
     (!signals.is_empty()).then(|| Unpaged {
         signals,
         recorded_orders: recording.page_orders(),

@@ -61,15 +61,13 @@ impl Choices {
     /// One more interval: what each policy wanted, the recorded one first.
     pub(super) fn interval(&mut self, snapshot: &Snapshot, wanted: &[Wanted<'_>]) {
         self.before.resize_with(wanted.len(), BTreeMap::new);
-        let now: Vec<BTreeMap<ThreadId, usize>> = wanted
-            .iter()
-            .map(|wanted| {
-                let placements = wanted.placements.iter().enumerate();
-                placements
-                    .map(|(at, placement)| (placement.thread, at))
-                    .collect()
-            })
-            .collect();
+        let by_thread = |wanted: &Wanted<'_>| {
+            let placements = wanted.placements.iter().enumerate();
+            placements
+                .map(|(at, placement)| (placement.thread, at))
+                .collect()
+        };
+        let now: Vec<BTreeMap<ThreadId, usize>> = wanted.iter().map(by_thread).collect();
         for thread in &snapshot.threads {
             let is_new = |(side, at): (usize, &BTreeMap<ThreadId, usize>)| {
                 at.get(&thread.id).is_some_and(|&at| {
@@ -92,11 +90,8 @@ impl Choices {
             });
         }
         for (side, at) in now.into_iter().enumerate() {
-            let placements = wanted[side].placements;
-            let to = at
-                .into_iter()
-                .map(|(thread, at)| (thread, placements[at].to));
-            self.before[side] = to.collect();
+            let to = |(thread, at): (ThreadId, usize)| (thread, wanted[side].placements[at].to);
+            self.before[side] = at.into_iter().map(to).collect();
         }
     }
 

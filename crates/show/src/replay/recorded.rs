@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::run::content::is_single_accesses;
 use crate::run::{Content, RunModel};
-use crate::words::{counted, entry, listed, paragraph, short, stopped, time};
+use crate::words::{counted, entry, indented, listed, paragraph, short, stopped, time};
 
 /// What came of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,26 +80,18 @@ impl Recorded {
 fn lacking(signal: Signal, signals: &[SignalReport]) -> Lacking {
     let state = signals.iter().find(|report| report.signal == signal);
     let (why, remedy) = match state.map(|report| &report.state) {
-        _ if is_single_accesses(signal) => {
-            ("a ledger does not contain single accesses".to_owned(), None)
-        }
-        Some(SignalState::Missing { reason, remedy }) => (reason.clone(), Some(remedy.clone())),
-        Some(SignalState::Measured { .. }) => {
-            let remedy = "record for longer, or for more threads, without --for-policies";
-            (
-                "no thread showed any during the recording".to_owned(),
-                Some(remedy.to_owned()),
-            )
-        }
-        None => (
-            "this kind of machine does not have this signal".to_owned(),
-            None,
+        _ if is_single_accesses(signal) => ("a ledger does not contain single accesses", None),
+        Some(SignalState::Missing { reason, remedy }) => (&reason[..], Some(&remedy[..])),
+        Some(SignalState::Measured { .. }) => (
+            "no thread showed any during the recording",
+            Some("record for longer, or for more threads, without --for-policies"),
         ),
+        None => ("this kind of machine does not have this signal", None),
     };
     Lacking {
         signal: signal.to_string(),
-        why,
-        remedy,
+        why: why.to_owned(),
+        remedy: remedy.map(str::to_owned),
     }
 }
 
@@ -111,10 +103,9 @@ pub fn recorded(recorded: &Recorded) -> String {
         _ => format!("{} MB", short(megabytes)),
     };
     let hours = recorded.duration_ns as f64 / 3.6e12;
-    let rate = if hours > 0.0 {
-        format!(", {} MB an hour", short(megabytes / hours))
-    } else {
-        String::new()
+    let rate = match hours > 0.0 {
+        true => format!(", {} MB an hour", short(megabytes / hours)),
+        false => String::new(),
     };
     let mut text = paragraph(format!(
         "Recorded {} ({}): {size}{rate}. Nothing was decided and nothing was changed.",
@@ -129,14 +120,12 @@ pub fn recorded(recorded: &Recorded) -> String {
     let threads = names(&|policy| policy.lacks.is_empty() && !policy.pages_lack.is_empty());
     text += "It can be replayed with\n";
     if !whole.is_empty() {
-        text += &entry(2, "", 2, &stopped(&listed(&whole)));
+        text += &indented(2, stopped(&listed(&whole)));
     }
     if !threads.is_empty() {
-        text += &entry(
+        text += &indented(
             2,
-            "",
-            2,
-            &format!(
+            format!(
                 "For threads only: {}; their paging needs single accesses, which a ledger does not contain.",
                 listed(&threads)
             ),
@@ -152,14 +141,11 @@ pub fn recorded(recorded: &Recorded) -> String {
         text += &entry(2, &policy.policy, 21, &stopped(&lacks));
     }
     for lacking in &recorded.missing {
-        let remedy = lacking.remedy.as_ref().map_or_else(String::new, |remedy| {
-            format!(" Remedy: {}", stopped(remedy))
-        });
-        text += &paragraph(format!(
-            "No {}: {}{remedy}",
-            lacking.signal,
-            stopped(&lacking.why)
-        ));
+        let mut said = format!("No {}: {}", lacking.signal, stopped(&lacking.why));
+        if let Some(remedy) = &lacking.remedy {
+            said += &format!(" Remedy: {}", stopped(remedy));
+        }
+        text += &paragraph(said);
     }
     text
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use itertools::Itertools as _;
+
 use super::agreement::Shares;
 use super::comparison::{Moment, Policy, Replayed};
 use super::decisions::{Choice, Side};
@@ -36,13 +38,12 @@ fn head(replayed: &Replayed) -> String {
         replayed.recorded,
         time(replayed.duration_ns),
         counted(replayed.intervals, "interval"),
-        counted(replayed.threads as u64, "thread"),
-        counted(replayed.nodes as u64, "node"),
-        counted(replayed.cpus as u64, "CPU"),
-        if replayed.dry_run {
-            "; a dry run, nothing was moved"
-        } else {
-            ""
+        counted(replayed.threads, "thread"),
+        counted(replayed.nodes, "node"),
+        counted(replayed.cpus, "CPU"),
+        match replayed.dry_run {
+            true => "; a dry run, nothing was moved",
+            false => "",
         }
     ));
     text += &paragraph(if replayed.from_recorded {
@@ -65,9 +66,9 @@ fn head(replayed: &Replayed) -> String {
         ));
     }
     if let Some(counted) = replayed.counted.filter(|&share| share < 0.995) {
+        let share = percent(counted);
         text += &paragraph(format!(
-            "Counters are there for {} of the intervals in which threads ran.",
-            percent(counted)
+            "Counters are there for {share} of the intervals in which threads ran."
         ));
     }
     text
@@ -75,10 +76,9 @@ fn head(replayed: &Replayed) -> String {
 
 fn agreement(replayed: &Replayed) -> String {
     let mut text = "\n".to_owned();
-    let what = if replayed.from_recorded {
-        "would have"
-    } else {
-        "have"
+    let what = match replayed.from_recorded {
+        true => "would have",
+        false => "have",
     };
     text += &paragraph(format!(
         "Agreement with {}: shares of threads and intervals in which both {what} the thread on",
@@ -116,9 +116,9 @@ fn agreement(replayed: &Replayed) -> String {
         }
         let there = policy.missing.is_none();
         if let Some(refused) = policy.refused.filter(|&refused| there && refused > 0) {
+            let refused = counted(refused, "decision");
             text += &paragraph(format!(
-                "The governor would have refused {} of {}.",
-                counted(refused, "decision"),
+                "The governor would have refused {refused} of {}.",
                 policy.name
             ));
         }
@@ -150,7 +150,7 @@ fn agreement_of(policy: &Policy) -> String {
 }
 
 fn row(name: &str, shares: &Shares, moves: &str) -> String {
-    let kappa = shares.kappa.map_or_else(|| "-".to_owned(), hundredths);
+    let kappa = or_minus(shares.kappa.map(hundredths));
     format!(
         "  {name:<22} {:>10} {:>12} {:>10} {:>11} {kappa:>6} {moves:>7}",
         cell(shares.same_core),
@@ -161,6 +161,11 @@ fn row(name: &str, shares: &Shares, moves: &str) -> String {
     .trim_end()
     .to_owned()
         + "\n"
+}
+
+/// A figure of a table, or what stands for one that there is not.
+fn or_minus(figure: Option<String>) -> String {
+    figure.unwrap_or_else(|| "-".to_owned())
 }
 
 /// A share as a percentage in a narrow column.
@@ -179,34 +184,32 @@ fn hundredths(figure: f64) -> String {
 }
 
 fn over_time(replayed: &Replayed) -> String {
-    let lines: Vec<_> = replayed
-        .policies
-        .iter()
+    let policies = replayed.policies.iter();
+    let lines = policies
         .filter(|policy| policy.over_time.len() > 1)
-        .collect();
+        .collect_vec();
     if lines.is_empty() {
         return String::new();
     }
-    let ends: Vec<u64> = (1..=SPANS as u64)
-        .map(|span| replayed.duration_ns / SPANS as u64 * span)
-        .collect();
+    let span = replayed.duration_ns / SPANS as u64;
+    let ends = (1..=SPANS as u64).map(|end| span * end).collect_vec();
     let mut text =
         "\nOver time: on the same node, in % (- : nothing to compare), until\n".to_owned();
-    let heads: String = ends.iter().fold(String::new(), |mut line, &end| {
-        let _ = write!(line, " {:>7}", brief(end));
-        line
-    });
+    let heads = ends
+        .iter()
+        .map(|&end| format!(" {:>7}", brief(end)))
+        .format("");
     let _ = writeln!(text, "  {:<16}{heads}", "");
     for policy in lines {
         let mut line = format!("  {:<16}", policy.name);
         let mut from = 0;
         for &end in &ends {
-            let within = policy
+            let moments = policy
                 .over_time
                 .iter()
-                .filter(|m| m.until_ns > from && (m.until_ns <= end || end == ends[SPANS - 1]));
-            let cell = on_same_node(within).map_or_else(|| "-".to_owned(), bare);
-            let _ = write!(line, " {cell:>7}");
+                .filter(|moment| moment.until_ns > from);
+            let within = moments.filter(|m| m.until_ns <= end || end == ends[SPANS - 1]);
+            let _ = write!(line, " {:>7}", or_minus(on_same_node(within).map(bare)));
             from = end;
         }
         text += line.trim_end();
@@ -238,28 +241,24 @@ fn pairs(replayed: &Replayed) -> String {
     if replayed.pairs.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = std::iter::once("(recorded)")
-        .chain(replayed.policies.iter().map(|policy| &policy.name[..]))
-        .collect();
+    let policies = replayed.policies.iter().map(|policy| &policy.name[..]);
+    let heads = policies
+        .clone()
+        .map(|name| format!(" {name:>16}"))
+        .format("");
+    let names = std::iter::once("(recorded)").chain(policies).collect_vec();
     let mut text =
         "\nEach with each: on the same node in % of threads and intervals, and kappa\n".to_owned();
-    let heads: String = names[1..].iter().fold(String::new(), |mut line, name| {
-        let _ = write!(line, " {name:>16}");
-        line
-    });
     let _ = writeln!(text, "  {:<16}{heads}", "");
     let mut pairs = replayed.pairs.iter();
     for (one, name) in names.iter().enumerate().take(names.len() - 1) {
         let mut line = format!("  {name:<16}{}", " ".repeat(17 * one));
         for pair in pairs.by_ref().take(names.len() - 1 - one) {
-            let cell = pair.agreement.map_or_else(
-                || "-".to_owned(),
-                |shares| {
-                    let kappa = shares.kappa.map_or_else(|| "-".to_owned(), hundredths);
-                    format!("{}  {kappa}", bare(1.0 - shares.other_node))
-                },
-            );
-            let _ = write!(line, " {cell:>16}");
+            let cell = pair.agreement.map(|shares| {
+                let kappa = or_minus(shares.kappa.map(hundredths));
+                format!("{}  {kappa}", bare(1.0 - shares.other_node))
+            });
+            let _ = write!(line, " {:>16}", or_minus(cell));
         }
         text += &line;
         text.push('\n');
@@ -302,18 +301,17 @@ fn predicted(replayed: &Replayed, prediction: &Prediction) -> String {
         Prediction::Predicted(predicted) => predicted,
     };
     let mut text = "\n".to_owned();
+    let uncounted = match predicted.uncounted {
+        0 => String::new(),
+        some => format!(
+            " ({} left out, threads being busy without counts)",
+            count(some)
+        ),
+    };
     text += &paragraph(format!(
-        "Predicted by the model of {}, over {}{}:",
+        "Predicted by the model of {}, over {}{uncounted}:",
         predicted.machine,
         counted(predicted.intervals, "interval"),
-        if predicted.uncounted > 0 {
-            format!(
-                " ({} left out, threads being busy without counts)",
-                count(predicted.uncounted)
-            )
-        } else {
-            String::new()
-        }
     ));
     for (policy, effect) in replayed.policies.iter().zip(&predicted.effects) {
         if let Some(effect) = effect {
@@ -331,66 +329,52 @@ fn predicted(replayed: &Replayed, prediction: &Prediction) -> String {
 fn on_moves(predicted: &Predicted) -> String {
     match &predicted.moved {
         Some(moved) => {
-            let skill = if moved.median < moved.as_before {
-                ""
-            } else {
-                " It is no better there than saying that nothing changes: do not trust the prediction."
+            let skill = match moved.median < moved.as_before {
+                true => "",
+                false => " It is no better there than saying that nothing changes: do not trust the prediction.",
             };
-            format!(
-                "For threads that had just moved, which matter most: {}.{skill}",
-                off_by(moved)
-            )
+            let off_by = off_by(moved);
+            format!("For threads that had just moved, which matter most: {off_by}.{skill}")
         }
-        None => {
-            "No thread moved to another memory domain in the recording, so the model could not be \
-                 checked against a move: its predictions of moves are untested here."
-                .to_owned()
-        }
+        None => "No thread moved to another memory domain in the recording, so the model could not be checked \
+                 against a move: its predictions of moves are untested here."
+            .to_owned(),
     }
 }
 
 fn off_by(errors: &Errors) -> String {
+    let way = if errors.bias > 0.0 {
+        "too slow"
+    } else {
+        "too fast"
+    };
     format!(
-        "{} in the middle, nine in ten within {}, {} {} on the whole ({}; \"as before\" is {} off)",
+        "{} in the middle, nine in ten within {}, {} {way} on the whole ({}; \"as before\" is {} off)",
         percent(errors.median),
         percent(errors.most),
         percent(errors.bias.abs()),
-        if errors.bias > 0.0 {
-            "too slow"
-        } else {
-            "too fast"
-        },
         counted(errors.checked, "check"),
         percent(errors.as_before),
     )
 }
 
 fn effect_of(policy: &Policy, effect: &Effect) -> String {
-    let worst = match &effect.worst {
-        Some(worst) => format!(
-            "; worst off: thread {} ({}) {}",
-            worst.tid,
-            worst.name,
-            change(worst.change)
-        ),
-        None => String::new(),
-    };
-    let mut text = indented(
-        2,
-        format!(
-            "{}: all threads together {}{worst}.",
-            policy.name,
-            change(effect.total)
-        ),
+    let mut total = format!(
+        "{}: all threads together {}",
+        policy.name,
+        change(effect.total)
     );
+    if let Some(worst) = &effect.worst {
+        let (tid, name, change) = (worst.tid, &worst.name, change(worst.change));
+        total += &format!("; worst off: thread {tid} ({name}) {change}");
+    }
+    let mut text = indented(2, total + ".");
     let mut processes: Vec<_> = effect.processes.iter().collect();
     processes.retain(|process| process.change.abs() >= 0.0005);
-    let unchanged = (effect.processes.len() - processes.len()) as u64;
+    let unchanged = effect.processes.len() - processes.len();
     processes.sort_by(|a, b| {
-        b.change
-            .abs()
-            .total_cmp(&a.change.abs())
-            .then(a.pid.cmp(&b.pid))
+        let by_size = b.change.abs().total_cmp(&a.change.abs());
+        by_size.then(a.pid.cmp(&b.pid))
     });
     for process in processes.iter().take(MOST_PROCESSES) {
         let _ = writeln!(
@@ -402,7 +386,7 @@ fn effect_of(policy: &Policy, effect: &Effect) -> String {
         );
     }
     if processes.len() > MOST_PROCESSES {
-        let rest = (processes.len() - MOST_PROCESSES) as u64;
+        let rest = processes.len() - MOST_PROCESSES;
         let _ = writeln!(text, "    {} more that change less", count(rest));
     }
     if unchanged > 0 && !processes.is_empty() {
@@ -424,13 +408,10 @@ fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
         return text + "  (no policy wanted anything)\n";
     }
     // Who was shown nothing to go by has nothing to say.
-    let names: Vec<Option<String>> =
-        std::iter::once(Some(format!("{}, recorded", replayed.recorded)))
-            .chain(replayed.policies.iter().map(|policy| {
-                let there = policy.missing.is_none();
-                there.then(|| policy.name.clone())
-            }))
-            .collect();
+    let policies = replayed.policies.iter();
+    let names = policies.map(|policy| policy.missing.is_none().then(|| policy.name.clone()));
+    let recorded = Some(format!("{}, recorded", replayed.recorded));
+    let names = std::iter::once(recorded).chain(names).collect_vec();
     let mut before = None;
     for choice in decisions {
         if before != Some(choice.at_ns) {
@@ -455,10 +436,9 @@ fn said(side: Option<&Side>) -> String {
     let Some(side) = side else {
         return "stays".to_owned();
     };
-    let mut text = if side.from == side.to {
-        format!("held on CPU {}", side.to)
-    } else {
-        format!("CPU {} to {}", side.from, side.to)
+    let mut text = match side.from == side.to {
+        true => format!("held on CPU {}", side.to),
+        false => format!("CPU {} to {}", side.from, side.to),
     };
     let _ = write!(text, " ({}): {}", side.rule, side.why);
     if !side.instead_of.is_empty() {

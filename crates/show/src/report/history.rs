@@ -25,7 +25,7 @@ const MOST_SENTENCES: usize = 200;
 
 /// What a page draws of the past.
 #[derive(Debug, Default)]
-pub(super) struct Charts {
+pub struct Charts {
     /// `None` before the first snapshot.
     pub(super) seen: Option<Seen>,
     pub(super) threads: BTreeMap<ThreadId, ThreadTrack>,
@@ -150,12 +150,7 @@ impl Seen {
     }
 
     fn interval(&mut self, run: &RunModel, traffic: &Traffic, span: (u64, u64)) {
-        let mut put = |figure: Figure, value: Option<f64>| {
-            if let Some(value) = value {
-                let columns = self.figures.entry(figure).or_default();
-                columns.put(&self.clock, span, |ns| Spread::of(value, ns));
-            }
-        };
+        let mut put = |figure, value| self.put(figure, value, span);
         for (place, (node, now)) in run.nodes.iter().zip(&traffic.now).enumerate() {
             put(Figure::CpusOf(place), Some(now.cpus));
             put(Figure::FetchedOf(place), node.fetched_per_s);
@@ -170,12 +165,18 @@ impl Seen {
         self.all.add(&run.work);
     }
 
+    /// Takes in a figure of a span of time, where it was measured.
+    fn put(&mut self, figure: Figure, value: Option<f64>, span: (u64, u64)) {
+        if let Some(value) = value {
+            let columns = self.figures.entry(figure).or_default();
+            columns.put(&self.clock, span, |ns| Spread::of(value, ns));
+        }
+    }
+
     /// A figure's columns.
     pub(super) fn figure(&self, figure: Figure) -> impl Iterator<Item = (u64, &Spread)> {
-        self.figures
-            .get(&figure)
-            .into_iter()
-            .flat_map(Columns::iter)
+        let columns = self.figures.get(&figure);
+        columns.into_iter().flat_map(Columns::iter)
     }
 
     /// How often something happened, in columns.
@@ -191,12 +192,9 @@ impl Seen {
     /// Makes all columns as wide as the last ones.
     fn finish(&mut self) {
         let shift = self.clock.shift;
-        self.figures
-            .values_mut()
-            .for_each(|columns| columns.coarsen(shift));
-        self.events
-            .values_mut()
-            .for_each(|columns| columns.coarsen(shift));
+        let (figures, events) = (self.figures.values_mut(), self.events.values_mut());
+        figures.for_each(|columns| columns.coarsen(shift));
+        events.for_each(|columns| columns.coarsen(shift));
     }
 }
 
@@ -249,12 +247,8 @@ impl History for Charts {
             None => (Figure::LostAtMost, Some(known.lost.most)),
         };
         let recoverable = known.recoverable.as_ref().and_then(|range| range.mean);
-        for (figure, cores) in [lost, (Figure::Recoverable, recoverable)] {
-            if let Some(cores) = cores {
-                let columns = seen.figures.entry(figure).or_default();
-                columns.put(&seen.clock, span, |ns| Spread::of(cores, ns));
-            }
-        }
+        seen.put(lost.0, lost.1, span);
+        seen.put(Figure::Recoverable, recoverable, span);
     }
 
     fn decided(&mut self, run: &RunModel, decision: &ThreadDecision<'_>) {
@@ -340,13 +334,31 @@ pub(super) fn whole_imbalance(run: &RunModel) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Subject;
     use crate::words::MOST_TEXT;
 
     #[test]
     fn the_first_and_the_last_are_kept_and_the_rest_is_counted() {
         let mut ends = Ends::default();
         for time_ns in 0..1000 {
-            ends.add(Decision::about(time_ns, ThreadId { tid: 1, born: 1 }));
+            ends.add(Decision {
+                number: 0,
+                time_ns,
+                thread: ThreadId { tid: 1, born: 1 },
+                thread_name: String::new(),
+                process: None,
+                process_name: String::new(),
+                subject: Subject::Pages {
+                    to: NodeId(0),
+                    moved: 0,
+                    left: 0,
+                },
+                outcome: DecisionOutcome::Moved,
+                rule: String::new(),
+                why: String::new(),
+                instead_of: String::new(),
+                answer: String::new(),
+            });
         }
         assert_eq!(ends.first.len() + ends.last.len(), 2 * SHOWN);
         assert_eq!(ends.left_out, 1000 - 2 * SHOWN as u64);

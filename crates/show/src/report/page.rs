@@ -18,7 +18,7 @@ use crate::words::counted;
 pub fn page(runs: &[Run]) -> String {
     let title = match runs {
         [only] => format!("Numaherd: {}", policy(only)),
-        _ => format!("Numaherd: {}", counted(runs.len() as u64, "run")),
+        _ => format!("Numaherd: {}", counted(runs.len(), "run")),
     };
     let body = html! {
         @if runs.is_empty() {

@@ -15,7 +15,7 @@ use crate::run::work::share;
 pub(super) const LAST: usize = 10;
 
 /// A thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ThreadTrack {
     pub(super) process: ProcessId,
     pub(super) name: String,
@@ -32,10 +32,7 @@ impl ThreadTrack {
         Self {
             process: thread.process,
             name: thread.name.clone(),
-            stays: Columns::default(),
-            on_ns: BTreeMap::new(),
-            cpu_seconds: 0.0,
-            moves: 0,
+            ..Self::default()
         }
     }
 
@@ -61,7 +58,7 @@ impl ThreadTrack {
 }
 
 /// A process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ProcessTrack {
     pub(super) name: String,
     pub(super) machine: Option<Arc<VirtualMachine>>,
@@ -86,19 +83,8 @@ pub(super) struct ProcessTrack {
 impl ProcessTrack {
     pub(super) fn new(span: (u64, u64)) -> Self {
         Self {
-            name: String::new(),
-            machine: None,
-            homes: None,
             seen_ns: span,
-            threads: 0,
-            thread_moves: 0,
-            pages_moved: 0,
-            local: Columns::default(),
-            all: Work::default(),
-            before: (Work::default(), 0),
-            after: (Work::default(), 0),
-            last: VecDeque::new(),
-            sharing: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

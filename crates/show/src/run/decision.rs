@@ -96,28 +96,6 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A decision of which only the time and the thread are known.
-    pub(crate) fn about(time_ns: u64, thread: ThreadId) -> Self {
-        Self {
-            number: 0,
-            time_ns,
-            thread,
-            thread_name: String::new(),
-            process: None,
-            process_name: String::new(),
-            subject: Subject::Pages {
-                to: NodeId(0),
-                moved: 0,
-                left: 0,
-            },
-            outcome: DecisionOutcome::Moved,
-            rule: String::new(),
-            why: String::new(),
-            instead_of: String::new(),
-            answer: String::new(),
-        }
-    }
-
     /// Whether something is elsewhere because of it, or would be but for the dry run.
     pub fn is_move(&self) -> bool {
         match self.outcome {
@@ -240,7 +218,7 @@ impl DecisionLog {
 
 /// What one entry of a plan, or one order, came to: a placing joined with its outcome.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadDecision<'l> {
+pub struct ThreadDecision<'l> {
     /// The number of the record that holds it, and of its outcome's.
     pub(crate) record: u64,
     pub(crate) outcome_record: Option<u64>,
@@ -419,7 +397,7 @@ impl<'l> ThreadDecision<'l> {
 /// What one page order came to: the plan's entry joined with its refusal or outcome. An order that had
 /// waited has its outcome in a later tick than its plan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PageDecision<'l> {
+pub struct PageDecision<'l> {
     /// The number of the record that holds it.
     pub(crate) record: u64,
     pub(crate) time_ns: u64,

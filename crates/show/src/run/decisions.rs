@@ -123,24 +123,29 @@ impl RunModel {
         let outcome = decision.outcome()?;
         let (from, to) = decision.way()?;
         let plan = decision.by_plan();
+        let subject = Subject::Thread {
+            from,
+            from_node: self.node_of(from),
+            to,
+            to_node: to.and_then(|cpu| self.node_of(cpu)),
+        };
+        let about = (decision.time_ns, decision.thread, None);
         Some(Decision {
-            subject: Subject::Thread {
-                from,
-                from_node: self.node_of(from),
-                to,
-                to_node: to.and_then(|cpu| self.node_of(cpu)),
-            },
-            outcome,
             rule: plan.map_or("", |plan| cut(&plan.rule)).to_owned(),
             why: cut(decision.why()).to_owned(),
             instead_of: plan.map_or("", |plan| cut(&plan.instead_of)).to_owned(),
             answer: cut(&decision.answer()).to_owned(),
-            ..self.about(decision.time_ns, decision.thread, None)
+            ..self.about(about, subject, outcome)
         })
     }
 
-    /// A decision of which only the thread is known.
-    fn about(&self, time_ns: u64, thread: ThreadId, process: Option<ProcessId>) -> Decision {
+    /// A decision about a thread, or about its process's pages, whose rule and reasons are not known.
+    fn about(
+        &self,
+        (time_ns, thread, process): (u64, ThreadId, Option<ProcessId>),
+        subject: Subject,
+        outcome: DecisionOutcome,
+    ) -> Decision {
         let seen = self.snapshot().and_then(|snapshot| snapshot.thread(thread));
         let process = process.or(seen.map(|seen| seen.process));
         let known = process.and_then(|id| self.process(id));
@@ -149,10 +154,18 @@ impl RunModel {
             None => &known.name,
         });
         Decision {
+            number: 0,
+            time_ns,
+            thread,
             thread_name: seen.map_or("", |seen| cut(&seen.name)).to_owned(),
             process,
             process_name: process_name.to_owned(),
-            ..Decision::about(time_ns, thread)
+            subject,
+            outcome,
+            rule: String::new(),
+            why: String::new(),
+            instead_of: String::new(),
+            answer: String::new(),
         }
     }
 
@@ -225,12 +238,9 @@ impl RunModel {
             self.log_pages(decision);
             history.paged(self, decision);
         }
-        let is_over = |decision: &PageDecision<'_>| !decision.is_planned;
-        let over: Vec<_> = decisions
-            .iter()
-            .filter(|decision| is_over(decision))
-            .filter_map(|decision| Some((decision.process?, decision.thread)))
-            .collect();
+        let over = decisions.iter().filter(|decision| !decision.is_planned);
+        let over = over.filter_map(|decision| Some((decision.process?, decision.thread)));
+        let over: Vec<_> = over.collect();
         drop(decisions);
         self.waiting = waited;
         self.waiting.retain(|key, _| !over.contains(key));
@@ -291,17 +301,14 @@ impl RunModel {
                 Some(order) => (cut(&order.rule), cut(&order.why)),
                 None => ("", "an order that had waited for bandwidth"),
             };
+            let about = (decision.time_ns, decision.thread, Some(process));
+            let (moved, left) = (0, 0);
+            let subject = Subject::Pages { to, moved, left };
             let logged = self.log.add(Decision {
-                subject: Subject::Pages {
-                    to,
-                    moved: 0,
-                    left: 0,
-                },
-                outcome: decision.outcome(),
                 rule: rule.to_owned(),
                 why: why.to_owned(),
                 answer: cut(&answer.unwrap_or_default()).to_owned(),
-                ..self.about(decision.time_ns, decision.thread, Some(process))
+                ..self.about(about, subject, decision.outcome())
             });
             self.note_move(&logged);
             self.paged.insert(key, logged.number);
@@ -318,10 +325,9 @@ impl RunModel {
             };
             add(moved, outcome.moved);
             add(left, failed);
-            logged.outcome = if *moved == 0 && outcome.error.is_some() {
-                DecisionOutcome::Failed
-            } else {
-                DecisionOutcome::Moved
+            logged.outcome = match *moved == 0 && outcome.error.is_some() {
+                true => DecisionOutcome::Failed,
+                false => DecisionOutcome::Moved,
             };
             if let Some(error) = &outcome.error {
                 cut(error).clone_into(&mut logged.answer);

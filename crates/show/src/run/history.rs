@@ -10,7 +10,7 @@ use super::decision::{PageDecision, ThreadDecision};
 
 /// A reader's own memory of a run: it is told of each interval and each decision once the model has
 /// taken them in. `()` remembers nothing.
-pub(crate) trait History {
+pub trait History {
     /// A line comes; the model takes it in next.
     fn line(&mut self, _: &Line) {}
 

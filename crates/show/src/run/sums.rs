@@ -110,7 +110,7 @@ pub struct RuleSums {
 }
 
 /// The sums of a name, or of all further names (`rest`) once there are `most` names.
-pub(super) fn named<'a, T: Default>(
+pub(crate) fn named<'a, T: Default>(
     sums: &'a mut BTreeMap<String, T>,
     name: &str,
     (most, rest): (usize, &str),

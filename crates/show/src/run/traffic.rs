@@ -29,7 +29,7 @@ pub(crate) struct NodeTraffic {
 }
 
 /// All nodes that are online, ascending.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) ids: Vec<NodeId>,
     pub(crate) now: Vec<NodeTraffic>,
@@ -55,11 +55,7 @@ impl Traffic {
             now: vec![NodeTraffic::default(); ids.len()],
             with_memory: with_memory.map(|(place, _)| place).collect(),
             ids,
-            is_counted: false,
-            is_assigned: false,
-            assigned: 0.0,
-            estimated: 0.0,
-            unassigned: 0.0,
+            ..Self::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! A frame as text, and as SVG: the same letters at the same places, as a terminal would show them.
 
+use itertools::Itertools as _;
 use maud::{Markup, PreEscaped, html};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
@@ -67,8 +68,10 @@ impl Looks {
             (self.reversed, "turned"),
         ];
         let set = flags.into_iter().filter(|&(set, _)| set);
-        let names: Vec<&str> = self.class.into_iter().chain(set.map(|(_, n)| n)).collect();
-        names.join(" ")
+        self.class
+            .into_iter()
+            .chain(set.map(|(_, name)| name))
+            .join(" ")
     }
 }
 

@@ -2,6 +2,7 @@
 //! and what either would cost, what the governor said, what happened, where things were found afterwards,
 //! and what followed.
 
+use itertools::Itertools as _;
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::MemoryKind;
 
@@ -28,8 +29,7 @@ pub(super) fn text(decision: &Decision, run: Option<&Run>) -> String {
         say("seen", saw(seen));
     }
     if let Some(sampled) = &decision.sampled {
-        let all = counted(sampled.accesses, "access");
-        let remote = count(sampled.remote);
+        let (all, remote) = (counted(sampled.accesses, "access"), count(sampled.remote));
         say(
             "sampled",
             format!("{all} in the interval, {remote} of them to other nodes."),
@@ -108,11 +108,8 @@ fn remote(cost: &Cost) -> String {
 /// Where thread and pages were found afterwards.
 fn verified(followed: &Followed) -> String {
     let intervals = followed.after.intervals;
-    let mut text = format!(
-        "Over the next {} it was found on {}",
-        counted(intervals, "interval"),
-        stays(&followed.after.ran)
-    );
+    let (next, stays) = (counted(intervals, "interval"), stays(&followed.after.ran));
+    let mut text = format!("Over the next {next} it was found on {stays}");
     match followed.as_ordered {
         Some(within) if within == intervals => text += ", always where it was ordered to be",
         Some(within) => text += &format!(", {} times where it was ordered to be", count(within)),
@@ -124,15 +121,14 @@ fn verified(followed: &Followed) -> String {
         (Some(&followed.after), "then"),
         (followed.settled.as_ref(), "once settled"),
     ];
-    let shares: Vec<String> = shares
+    let mut shares = shares
         .into_iter()
-        .filter_map(|(side, when)| Some((side?.pages_on_node?, when)))
-        .map(|(share, when)| format!("{} {when}", percent(share)))
-        .collect();
-    if let (Some(node), false) = (followed.node, shares.is_empty()) {
+        .filter_map(|(side, when)| Some(format!("{} {when}", percent(side?.pages_on_node?))))
+        .peekable();
+    if let (Some(node), Some(_)) = (followed.node, shares.peek()) {
         text += &format!(
             " Of the process's pages on node {node}: {}.",
-            shares.join(", ")
+            shares.format(", ")
         );
     }
     text
@@ -144,10 +140,12 @@ fn meanwhile(followed: &Followed) -> String {
         0 => "No other thread was moved; the program may have changed by itself.".to_owned(),
         1 => "1 other thread was moved in these intervals, which may be the cause as well."
             .to_owned(),
-        others => format!(
-            "{} other threads were moved in these intervals, which may be the cause as well.",
-            count(others)
-        ),
+        others => {
+            let others = count(others);
+            format!(
+                "{others} other threads were moved in these intervals, which may be the cause as well."
+            )
+        }
     }
 }
 
@@ -303,11 +301,8 @@ fn pages_moved(pages: &PagesMoved) -> String {
     if pages.not_tried > 0 {
         text += &format!("; {} not tried", count(pages.not_tried));
     }
-    text += &format!(
-        ". It took {}, {} at a time at most.",
-        time(pages.took_ns),
-        time(pages.longest_batch_ns)
-    );
+    let (took, longest) = (time(pages.took_ns), time(pages.longest_batch_ns));
+    text += &format!(". It took {took}, {longest} at a time at most.");
     if let Some(error) = &pages.error {
         text += &format!(" Stopped short: {}", stopped(error));
     }
@@ -315,12 +310,12 @@ fn pages_moved(pages: &PagesMoved) -> String {
 }
 
 fn after(followed: &Followed) -> String {
-    let text = format!(
-        "{} over the next {}",
+    let after = &followed.after;
+    let (speed, next) = (
         speed(followed.speed.as_ref()),
-        counted(followed.after.intervals, "interval")
+        counted(after.intervals, "interval"),
     );
-    sentence(&text) + &sides(&followed.before, &followed.after)
+    sentence(&format!("{speed} over the next {next}")) + &sides(&followed.before, after)
 }
 
 fn settled(followed: &Followed) -> Option<String> {
@@ -343,10 +338,9 @@ fn speed(change: Option<&SpeedChange>) -> String {
         Change::Slower => format!("{by} % slower"),
         Change::Unchanged => {
             let sign = if change.percent < 0.0 { "-" } else { "+" };
-            let varied = if change.percent.abs() < LEAST_CHANGE * 100.0 {
-                ""
-            } else {
-                ", no more than it varied by before"
+            let varied = match change.percent.abs() < LEAST_CHANGE * 100.0 {
+                true => "",
+                false => ", no more than it varied by before",
             };
             format!("speed unchanged ({sign}{by} %{varied})")
         }

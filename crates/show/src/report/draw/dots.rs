@@ -1,5 +1,6 @@
 //! Groups of runs side by side: a ring for each run, a bar at the mean, a line for the interval.
 
+use itertools::Itertools as _;
 use maud::{Markup, html};
 use numaherd_quantity::round_up;
 use numaherd_quantity::statistics::Mean;
@@ -23,25 +24,9 @@ pub(in crate::report) fn dots(id: &str, title: &str, about: &str, groups: &[Dots
     if measured.count() < 2 {
         return Markup::default();
     }
-    let ends = |group: &Dots| {
-        let half = group.mean.map(|mean| (mean.mean, mean.half.unwrap_or(0.0)));
-        let interval = half
-            .into_iter()
-            .flat_map(|(mean, half)| [mean - half, mean + half]);
-        group
-            .figures
-            .iter()
-            .copied()
-            .chain(interval)
-            .collect::<Vec<f64>>()
-    };
-    let all: Vec<f64> = groups
-        .iter()
-        .flat_map(ends)
-        .filter(|f| f.is_finite())
-        .collect();
-    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let all = groups.iter().flat_map(ends).filter(|f| f.is_finite());
+    let least = all.clone().fold(f64::INFINITY, f64::min);
+    let greatest = all.fold(f64::NEG_INFINITY, f64::max);
     if greatest <= least {
         // They are all the same, which the table says as well.
         return Markup::default();
@@ -75,16 +60,18 @@ pub(in crate::report) fn dots(id: &str, title: &str, about: &str, groups: &[Dots
             text.tick x=(Px(RIGHT - 100.0)) y=(Px(y + 4.0)) { (group.written) }
         }
     };
-    let said: Vec<String> = groups
+    let said = groups
         .iter()
-        .map(|group| format!("{}: {}", group.name, group.written))
-        .collect();
-    figure(
-        id,
-        title,
-        about,
-        &format!("{}.", said.join("; ")),
-        bottom + 22.0,
-        &drawn,
-    )
+        .map(|group| format!("{}: {}", group.name, group.written));
+    let description = format!("{}.", said.format("; "));
+    figure(id, title, about, &description, bottom + 22.0, &drawn)
+}
+
+/// A group's figures, and the ends of its interval.
+fn ends(group: &Dots) -> impl Iterator<Item = f64> + Clone {
+    let half = group.mean.map(|mean| (mean.mean, mean.half.unwrap_or(0.0)));
+    let interval = half
+        .into_iter()
+        .flat_map(|(mean, half)| [mean - half, mean + half]);
+    group.figures.iter().copied().chain(interval)
 }

@@ -1,7 +1,8 @@
 //! How much threads of a process shared, as a matrix: the darker a cell, the more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use maud::{Markup, html};
 use numaherd_world::ThreadId;
 
@@ -70,24 +71,22 @@ pub(in crate::report) fn matrix(
         }
         path.axis d={ "M" (Px(LEFT)) " 4V" (Px(4.0 + cell * number)) "H" (Px(LEFT + cell * number)) } {}
     };
-    let mut pairs: Vec<(u64, ThreadId, ThreadId)> = sharing
+    let pairs = sharing
         .iter()
-        .map(|(&(one, other), &amount)| (amount, one, other))
-        .collect();
-    pairs.sort_unstable_by(|one, other| other.cmp(one));
-    let said: Vec<String> = pairs
-        .iter()
-        .take(10)
-        .map(|&(amount, one, other)| format!("{} and {} {}", name(one), name(other), count(amount)))
-        .collect();
-    let description = format!("The pairs that shared most: {}.", said.join("; "));
+        .map(|(&(one, other), &amount)| (amount, one, other));
+    let pairs = pairs
+        .sorted_unstable_by(|one, other| other.cmp(one))
+        .take(10);
+    let said = pairs
+        .map(|(amount, one, other)| format!("{} and {} {}", name(one), name(other), count(amount)));
+    let description = format!("The pairs that shared most: {}.", said.format("; "));
     let mut about = format!(
         "{whose}: how much each pair of threads shared over the run, in the unit of the source; the \
          fuller a cell, the more, {} at the most.",
         count(most)
     );
     if left_out > 0 {
-        let threads = counted(left_out as u64, "thread");
+        let threads = counted(left_out, "thread");
         about += &format!(" Only the threads that shared most are drawn; {threads} are not.");
     }
     figure(id, "Sharing", &about, &description, height, &drawn)
@@ -102,11 +101,8 @@ fn threads(sharing: &BTreeMap<(ThreadId, ThreadId), u64>) -> (Vec<ThreadId>, usi
             *sum = sum.saturating_add(amount);
         }
     }
-    let mut by_sum: Vec<(u64, ThreadId)> = sums.iter().map(|(&id, &sum)| (sum, id)).collect();
-    by_sum.sort_unstable_by(|one, other| other.cmp(one));
-    let shown: BTreeSet<ThreadId> = by_sum.iter().take(MOST).map(|&(_, id)| id).collect();
-    (
-        shown.into_iter().collect(),
-        by_sum.len().saturating_sub(MOST),
-    )
+    let by_sum = sums.iter().map(|(&id, &sum)| (sum, id));
+    let by_sum = by_sum.sorted_unstable_by(|one, other| other.cmp(one));
+    let shown = by_sum.take(MOST).map(|(_, id)| id).sorted_unstable();
+    (shown.collect(), sums.len().saturating_sub(MOST))
 }

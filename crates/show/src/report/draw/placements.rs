@@ -85,13 +85,13 @@ pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup 
         let _ = write!(
             about,
             " Drawn are the {} that used most CPU time; {left_out} more are not.",
-            counted(rows.len() as u64, "thread")
+            counted(rows.len(), "thread")
         );
     }
     let description = format!(
         "{} on {}; the rows' titles say for how much of the time each was on which node.",
-        counted(rows.len() as u64, "thread"),
-        counted(nodes.len() as u64, "node"),
+        counted(rows.len(), "thread"),
+        counted(nodes.len(), "node"),
     );
     html! {
         (figure(id, "Placements", &about, &description, y + AXIS, &drawn))
@@ -122,7 +122,7 @@ fn heading(run: &Run, process: ProcessId, threads: usize, y: f64) -> Markup {
     html! {
         path.grid d={ "M0 " (Px(y + 2.0)) "H" (Px(RIGHT)) } {}
         text.name x=(Px(4.0)) y=(Px(y + 14.0)) {
-            (name) " · " (counted(threads as u64, "thread"))
+            (name) " · " (counted(threads, "thread"))
         }
     }
 }

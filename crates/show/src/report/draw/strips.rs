@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use itertools::Itertools as _;
 use maud::{Markup, html};
 use numaherd_quantity::round_up;
 
@@ -117,6 +118,22 @@ pub(in crate::report) struct Chart {
 }
 
 impl Chart {
+    /// The same with a unit.
+    #[must_use]
+    pub(in crate::report) fn per(self, unit: &'static str) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// The same of percentages, on a scale up to all.
+    #[must_use]
+    pub(in crate::report) fn of_shares(self) -> Self {
+        let top = Some(100.0);
+        Self {
+            top,
+            ..self.per(" %")
+        }
+    }
+
     /// Draws it; nothing where there is nothing to draw.
     pub(in crate::report) fn draw(&self, id: &str, clock: &Clock) -> Markup {
         if self.strips.iter().all(Strip::is_empty) {
@@ -142,11 +159,8 @@ impl Chart {
                 }
             }
         };
-        let said: Vec<String> = shown
-            .iter()
-            .map(|strip| described(strip, self.unit))
-            .collect();
-        let description = format!("{}.", said.join("; "));
+        let said = shown.iter().map(|strip| described(strip, self.unit));
+        let description = format!("{}.", said.format("; "));
         figure(id, self.title, &about, &description, bottom + AXIS, &drawn)
     }
 

@@ -1,7 +1,9 @@
 //! One run: what it was, what it came to, and its charts and tables.
 
+use std::cmp::Reverse;
+
+use itertools::Itertools as _;
 use maud::{Markup, html};
-use numaherd_herd::Guard;
 
 use super::tables;
 use super::trial::trial;
@@ -61,9 +63,9 @@ fn what(run: &Run) -> Markup {
             "Ledger " b { (Escaped(&run.name)) } " of " (Escaped(&run.source.program))
             @if let Some(begun) = run.source.begun_unix_ms { ", begun " (date(begun)) }
             ". Policy " b { bdi { (name(&start.policy)) } } " on " b { bdi { (name(machine.name())) } } ": "
-            (counted(machine.nodes().len() as u64, "node")) ", "
-            (counted(machine.domains().len() as u64, "memory domain")) ", "
-            (counted(machine.online_cpus().len() as u64, "CPU")) ". Seed " (start.seed) ". "
+            (counted(machine.nodes().len(), "node")) ", "
+            (counted(machine.domains().len(), "memory domain")) ", "
+            (counted(machine.online_cpus().len(), "CPU")) ". Seed " (start.seed) ". "
             @if start.settings.dry_run { b { "Dry run: nothing was carried out. " } }
             @match run.model.end() {
                 Some(end) => { "It went on until " (Escaped(&ending(&end.ending))) },
@@ -112,6 +114,9 @@ fn key(run: &Run) -> Markup {
     let refused = sum(totals.refusals.values().copied());
     let known = |figure: Option<String>, of: &str| Some((figure?, of.to_owned()));
     let counted = |figure: u64, of: String| Some((count(figure), of));
+    let speed = seen.and_then(|seen| seen.all.speed());
+    let penalty = seen.and_then(|seen| seen.all.counted.uncore_penalty());
+    let (imbalance, lost) = (whole_imbalance(&run.model), losses::mean(&totals.lost));
     let figures = [
         known(seen.map(|seen| time(seen.clock.span_ns)), "drawn"),
         known(
@@ -119,21 +124,17 @@ fn key(run: &Run) -> Markup {
             "of counted lines local",
         ),
         known(run.miss_rate().map(misses), "lines per 1000 instructions"),
+        known(speed.map(brief), "instructions per CPU second"),
         known(
-            seen.and_then(|s| s.all.speed()).map(brief),
-            "instructions per CPU second",
-        ),
-        known(
-            whole_imbalance(&run.model).map(|of| format!("{of:.0} %")),
+            imbalance.map(|of| format!("{of:.0} %")),
             "controller imbalance",
         ),
         known(
-            seen.and_then(|s| s.all.counted.uncore_penalty())
-                .map(|of| format!("{of:.1}")),
+            penalty.map(|of| format!("{of:.1}")),
             "cycles per uncore request",
         ),
         known(
-            losses::mean(&totals.lost).map(short),
+            lost.map(short),
             "cores lost to caches and memory, on average",
         ),
         counted(threads, format!("threads moved{would}")),
@@ -171,48 +172,36 @@ fn over_time(run: &Run, seen: &Seen, column: &str) -> Vec<Chart> {
     let cpus = "CPUs that threads kept busy on each node.";
     let imbalance = "Standard deviation of the lines served over all controllers, in percent of their mean: 0 \
                      when all serve the same.";
-    let imbalances = strip(seen, "", "c4", Figure::Imbalance);
     let fetched =
         "Cache lines per second that the cores of each node fetched, from whichever memory.";
+    let nodes = |name, title, about: &str, figure: fn(usize) -> Figure| {
+        line(name, title, about, by_node(seen, figure))
+    };
     let mut charts = vec![
         lost(run, seen),
-        line(
-            "cpus",
-            "CPU use by node",
-            cpus,
-            by_node(seen, Figure::CpusOf),
-        ),
+        nodes("cpus", "CPU use by node", cpus, Figure::CpusOf),
         local(run, seen),
         local_by_process(run),
     ];
-    charts.extend(served(run).map(|about| Chart {
-        unit: "/s",
-        ..line(
+    charts.extend(served(run).map(|about| {
+        nodes(
             "controllers",
             "Controller balance",
             &about,
-            by_node(seen, Figure::ServedOf),
+            Figure::ServedOf,
         )
+        .per("/s")
     }));
+    let one = strip(seen, "", "c4", Figure::Imbalance);
     charts.extend([
-        Chart {
-            unit: " %",
-            ..line(
-                "imbalance",
-                "Controller imbalance",
-                imbalance,
-                vec![imbalances],
-            )
-        },
-        Chart {
-            unit: "/s",
-            ..line(
-                "fetched",
-                "Lines fetched by node",
-                fetched,
-                by_node(seen, Figure::FetchedOf),
-            )
-        },
+        line("imbalance", "Controller imbalance", imbalance, [one]).per(" %"),
+        nodes(
+            "fetched",
+            "Lines fetched by node",
+            fetched,
+            Figure::FetchedOf,
+        )
+        .per("/s"),
         missed(run, seen),
         penalty(seen),
         moves(run, seen, column),
@@ -221,8 +210,14 @@ fn over_time(run: &Run, seen: &Seen, column: &str) -> Vec<Chart> {
     charts
 }
 
-/// A chart of lines whose figures have no unit.
-fn line(name: &'static str, title: &'static str, about: &str, strips: Vec<Strip>) -> Chart {
+/// A chart of lines whose figures have no unit; strips in which there is nothing are left out.
+fn line(
+    name: &'static str,
+    title: &'static str,
+    about: &str,
+    strips: impl IntoIterator<Item = Strip>,
+) -> Chart {
+    let strips = strips.into_iter().filter(|strip| !strip.is_empty());
     Chart {
         name,
         title,
@@ -230,25 +225,24 @@ fn line(name: &'static str, title: &'static str, about: &str, strips: Vec<Strip>
         unit: "",
         drawn: Drawn::Line,
         top: None,
-        strips,
+        strips: strips.collect(),
     }
 }
 
 fn strip(seen: &Seen, label: &str, class: &str, figure: Figure) -> Strip {
-    let unit = if figure == Figure::Imbalance {
-        " %"
-    } else {
-        ""
+    let unit = match figure {
+        Figure::Imbalance => " %",
+        _ => "",
     };
     Strip::spread(label, class, seen.figure(figure), 1.0, unit)
 }
 
-/// A strip for each node that has the figure.
-fn by_node(seen: &Seen, figure: fn(usize) -> Figure) -> Vec<Strip> {
+/// A strip for each node.
+fn by_node(seen: &Seen, figure: fn(usize) -> Figure) -> impl Iterator<Item = Strip> {
     let nodes = seen.nodes.iter().enumerate();
-    let of_nodes = nodes
-        .map(|(place, node)| strip(seen, &format!("node {node}"), &colour(place), figure(place)));
-    of_nodes.filter(|strip| !strip.is_empty()).collect()
+    nodes.map(move |(place, node)| {
+        strip(seen, &format!("node {node}"), &colour(place), figure(place))
+    })
 }
 
 fn lost(run: &Run, seen: &Seen) -> Chart {
@@ -259,8 +253,7 @@ fn lost(run: &Run, seen: &Seen) -> Chart {
         ("could be had", "c2", Figure::Recoverable),
     ];
     let strips = losses.map(|(label, class, figure)| strip(seen, label, class, figure));
-    let strips = strips.into_iter().filter(|strip| !strip.is_empty());
-    line("lost", "Lost cores", &about, strips.collect())
+    line("lost", "Lost cores", &about, strips)
 }
 
 fn local(run: &Run, seen: &Seen) -> Chart {
@@ -270,11 +263,7 @@ fn local(run: &Run, seen: &Seen) -> Chart {
         None => about.to_owned(),
     };
     let strip = Strip::spread("", "c1", seen.figure(Figure::Local), 100.0, " %");
-    Chart {
-        unit: " %",
-        top: Some(100.0),
-        ..line("local", "Local access ratio", &about, vec![strip])
-    }
+    line("local", "Local access ratio", &about, [strip]).of_shares()
 }
 
 fn missed(run: &Run, seen: &Seen) -> Chart {
@@ -283,47 +272,32 @@ fn missed(run: &Run, seen: &Seen) -> Chart {
         Some(whole) => format!("{about} {} over the whole run.", misses(whole)),
         None => about.to_owned(),
     };
-    line(
-        "misses",
-        "Miss rate",
-        &about,
-        vec![strip(seen, "", "c3", Figure::Misses)],
-    )
+    let strip = strip(seen, "", "c3", Figure::Misses);
+    line("misses", "Miss rate", &about, [strip])
 }
 
 fn penalty(seen: &Seen) -> Chart {
     let about = "Cycles with at least one request to the uncore outstanding, per request (BRM, section 3.1), of \
                  the threads on each node.";
     let all = strip(seen, "all", "c6", Figure::Penalty);
-    let all = Some(all).filter(|strip| !strip.is_empty()).into_iter();
-    let strips = all.chain(by_node(seen, Figure::PenaltyOf)).collect();
+    let strips = std::iter::once(all).chain(by_node(seen, Figure::PenaltyOf));
     line("penalty", "Uncore penalty", about, strips)
 }
 
 fn local_by_process(run: &Run) -> Chart {
     let processes = run.busiest_processes();
     // Of a single process it is the chart of all.
-    let most = if processes.len() > 1 {
-        MOST_PROCESSES
-    } else {
-        0
+    let most = match processes.len() {
+        0 | 1 => 0,
+        _ => MOST_PROCESSES,
     };
     let strips = processes.into_iter().take(most).map(|(id, track)| {
         let label = process_name(run, id);
         Strip::spread(&label, "c1", track.local.iter(), 100.0, " %")
     });
-    let strips = strips.filter(|strip| !strip.is_empty()).collect();
+    let title = "Local access ratio by process";
     let about = "The processes that used most CPU time.";
-    Chart {
-        unit: " %",
-        top: Some(100.0),
-        ..line(
-            "local-processes",
-            "Local access ratio by process",
-            about,
-            strips,
-        )
-    }
+    line("local-processes", title, about, strips).of_shares()
 }
 
 /// What the chart of lines served is; `None` where it is not known of any line whether it was local.
@@ -358,28 +332,16 @@ fn moves(run: &Run, seen: &Seen, column: &str) -> Chart {
         ("refused", "c6", Event::Refused),
     ];
     let strips = events.map(|(label, class, event)| {
-        Strip::amount(
-            label,
-            class,
-            seen.events(event),
-            1.0,
-            count(seen.total(event)),
-        )
+        let total = count(seen.total(event));
+        Strip::amount(label, class, seen.events(event), 1.0, total)
     });
+    let about = format!(
+        "Threads that had to leave their CPU by order, moves undone because they had made things worse, \
+         and decisions of the policy (for threads and pages) that the governor refused, in each {column}."
+    );
     Chart {
-        name: "acts",
-        title: "Thread moves",
-        about: format!(
-            "Threads that had to leave their CPU by order, moves undone because they had made things worse, \
-             and decisions of the policy (for threads and pages) that the governor refused, in each {column}."
-        ),
-        unit: "",
         drawn: Drawn::Bars,
-        top: None,
-        strips: strips
-            .into_iter()
-            .filter(|strip| !strip.is_empty())
-            .collect(),
+        ..line("acts", "Thread moves", &about, strips)
     }
 }
 
@@ -388,45 +350,28 @@ fn pages(run: &Run, seen: &Seen) -> Chart {
     let per_s = mib / (seen.clock.width_ns() as f64 / 1e9);
     let moved = seen.total(Event::PagesMoved);
     let whole = format!("{} MiB", brief(moved as f64 * mib));
-    let moves = seen.events(Event::PagesMoved);
+    let strip = Strip::amount("", "c2", seen.events(Event::PagesMoved), per_s, whole);
+    let pages = counted(moved, "page");
+    let about = format!("{pages} moved, as read back, in MiB per second.");
     Chart {
-        name: "pages",
-        title: "Page traffic",
-        about: format!(
-            "{} moved, as read back, in MiB per second.",
-            counted(moved, "page")
-        ),
-        unit: " MiB/s",
         drawn: Drawn::Bars,
-        top: None,
-        strips: vec![Strip::amount("", "c2", moves, per_s, whole)],
+        ..line("pages", "Page traffic", &about, [strip]).per(" MiB/s")
     }
 }
 
 fn matrices(number: usize, run: &Run) -> Markup {
-    let mut sharing: Vec<_> = run
-        .charts
-        .processes
-        .iter()
+    let processes = run.charts.processes.iter();
+    let sharing = processes
         .filter(|(_, track)| !track.sharing.is_empty())
         .map(|(&id, track)| (sum(track.sharing.values().copied()), id, &track.sharing))
-        .collect();
-    sharing.sort_by_key(|&(amount, ..)| std::cmp::Reverse(amount));
+        .sorted_by_key(|&(amount, ..)| Reverse(amount));
     let left_out = sharing.len().saturating_sub(MOST_MATRICES);
     html! {
-        @for (at, (_, id, pairs)) in sharing.into_iter().take(MOST_MATRICES).enumerate() {
+        @for (at, (_, id, pairs)) in sharing.take(MOST_MATRICES).enumerate() {
             (matrix(&format!("run-{number}-sharing-{at}"), run, &process_name(run, id), pairs))
         }
         @if left_out > 0 {
-            p.soft { "Sharing was recorded of " (counted(left_out as u64, "process")) " more, which shared less." }
+            p.soft { "Sharing was recorded of " (counted(left_out, "process")) " more, which shared less." }
         }
     }
-}
-
-/// What a refusal by a guard means, and how often there was one.
-pub(super) fn refusals_by_count(run: &Run) -> Vec<(Guard, u64)> {
-    let refusals = run.model.totals.refusals.iter();
-    let mut refusals: Vec<(Guard, u64)> = refusals.map(|(&guard, &times)| (guard, times)).collect();
-    refusals.sort_by_key(|&(guard, times)| (std::cmp::Reverse(times), guard));
-    refusals
 }

@@ -1,10 +1,12 @@
 //! The tables of a run.
 
+use std::cmp::Reverse;
+
+use itertools::Itertools as _;
 use maud::{Markup, html};
-use numaherd_topology::CpuId;
+use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{Agent, MemoryKind, ProcessId, Residency, SignalState};
 
-use super::one::refusals_by_count;
 use super::{Escaped, name, process_name, row_name, table};
 use crate::guards::meaning;
 use crate::reading::Homes;
@@ -13,7 +15,7 @@ use crate::report::draw::brief;
 use crate::report::tracks::{LAST, ProcessTrack};
 use crate::run::{Decision, DecisionOutcome, RuleSums, Subject, Work};
 use crate::summary::failures;
-use crate::words::{at, count, counted, misses, percent, sentence, short, stopped};
+use crate::words::{at, count, counted, misses, or_dash, percent, sentence, short, stopped};
 
 /// Most processes that are listed: those that used most CPU time.
 const MOST_PROCESSES: usize = 100;
@@ -86,10 +88,6 @@ fn process(run: &Run, id: ProcessId, track: &ProcessTrack) -> Markup {
     }
 }
 
-fn or_dash(shown: Option<String>) -> String {
-    shown.unwrap_or_else(|| "–".to_owned())
-}
-
 /// How the speed changed.
 fn change(before: &Work, after: &Work) -> Option<String> {
     let change = (after.speed()? / before.speed()? - 1.0) * 100.0;
@@ -98,14 +96,19 @@ fn change(before: &Work, after: &Work) -> Option<String> {
 
 /// Pages by node, most first; of many nodes the first.
 fn pages(residency: &Residency) -> String {
-    let mut nodes = residency.pages.clone();
-    nodes.sort_by_key(|&(node, pages)| (std::cmp::Reverse(pages), node));
+    let nodes = residency.pages.iter();
+    let nodes = nodes.sorted_by_key(|&&(node, pages)| (Reverse(pages), node));
     let total = residency.total();
-    let shown = nodes.iter().filter(|&&(_, pages)| pages > 0).take(4);
-    let each: Vec<String> = shown
-        .map(|&(node, pages)| format!("{node}: {}", percent(pages as f64 / total as f64)))
-        .collect();
-    let more = if nodes.len() > 4 { ", …" } else { "" };
+    let share = |&(node, pages): &(NodeId, u64)| {
+        format!("{node}: {}", percent(pages as f64 / total as f64))
+    };
+    let shown = nodes.filter(|(_, pages)| *pages > 0).take(4);
+    let each = shown.map(share).join(", ");
+    let more = if residency.pages.len() > 4 {
+        ", …"
+    } else {
+        ""
+    };
     let kinds = [
         (MemoryKind::Shared, "shared"),
         (MemoryKind::File, "of files"),
@@ -114,39 +117,32 @@ fn pages(residency: &Residency) -> String {
         let pages = residency.of_kind(kind)?.total();
         (pages > 0).then(|| format!("{} {what}", count(pages)))
     });
-    let kinds: Vec<String> = kinds.collect();
-    let kinds = match kinds.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", kinds.join(", ")),
-    };
-    match each.is_empty() {
-        true => "none".to_owned(),
-        false => format!("{}{more} of {}{kinds}", each.join(", "), count(total)),
+    let total = count(total);
+    match (each.as_str(), kinds.collect_vec().as_slice()) {
+        ("", _) => "none".to_owned(),
+        (each, []) => format!("{each}{more} of {total}"),
+        (each, kinds) => format!("{each}{more} of {total} ({})", kinds.join(", ")),
     }
 }
 
 /// Each virtual machine.
 pub(super) fn machines(run: &Run) -> Markup {
-    let machines = run
-        .charts
-        .processes
-        .iter()
-        .filter_map(|(&id, track)| Some((id, track.machine.as_ref()?)));
-    let machines: Vec<_> = machines.take(MOST_PROCESSES).collect();
-    if machines.is_empty() {
+    let processes = run.charts.processes.iter();
+    let machines = processes.filter_map(|(&id, track)| Some((id, track, track.machine.as_ref()?)));
+    let mut machines = machines.take(MOST_PROCESSES).peekable();
+    if machines.peek().is_none() {
         return Markup::default();
     }
     html! {
         h3 { "Virtual machines" }
         (table(&["machine", "#process", "#vCPUs", "#memory", "home", "found by", "agent"], &html! {
-            @for (id, machine) in machines {
-                @let home = run.charts.processes.get(&id).and_then(ProcessTrack::home);
+            @for (id, track, machine) in machines {
                 tr {
                     th scope="row" { bdi { (name(&machine.name)) } }
                     td.n { (id.pid) }
                     td.n { (machine.vcpus.len()) }
                     td.n { (or_dash(machine.memory_bytes.map(|b| format!("{} MiB", count(b >> 20))))) }
-                    td { (or_dash(home.map(|node| format!("node {node}")))) }
+                    td { (or_dash(track.home().map(|node| format!("node {node}")))) }
                     td { (Escaped(&machine.source)) }
                     td {
                         @match machine.agent {
@@ -208,12 +204,13 @@ pub(super) fn moves(run: &Run) -> Markup {
 }
 
 fn moved(run: &Run, one: &Decision) -> Markup {
-    let track = run.charts.threads.get(&one.thread);
-    let thread = track.map_or_else(
-        || one.thread.tid.to_string(),
-        |track| row_name(run, one.thread, track),
-    );
-    let process = track.map_or_else(String::new, |track| process_name(run, track.process));
+    let (thread, process) = match run.charts.threads.get(&one.thread) {
+        Some(track) => (
+            row_name(run, one.thread, track),
+            process_name(run, track.process),
+        ),
+        None => (one.thread.tid.to_string(), String::new()),
+    };
     html! {
         tr {
             td.n { (at(one.time_ns)) }
@@ -251,20 +248,21 @@ fn place(run: &Run, cpu: CpuId) -> String {
 
 /// What was refused, and what could not be moved.
 pub(super) fn refusals(run: &Run) -> Markup {
-    let refusals = refusals_by_count(run);
+    let refusals = run.model.totals.refusals.iter();
+    let refusals = refusals.sorted_by_key(|&(&guard, &times)| (Reverse(times), guard));
     let errors = &run.charts.page_errors;
     let failed = &run.model.totals.pages_failed;
     html! {
-        @if !refusals.is_empty() {
+        @if refusals.len() > 0 {
             h3 { "Refused by the governor" }
             (table(&["guard", "#times", "what it means", "why, the first time"], &html! {
                 @for (guard, times) in refusals {
                     tr {
                         th.t scope="row" { (guard) }
-                        td.n { (count(times)) }
-                        td { (sentence(&stopped(meaning(guard)))) }
+                        td.n { (count(*times)) }
+                        td { (sentence(&stopped(meaning(*guard)))) }
                         td {
-                            @if let Some(why) = run.model.more.first_refusals.get(&guard) { (Escaped(&stopped(why))) }
+                            @if let Some(why) = run.model.more.first_refusals.get(guard) { (Escaped(&stopped(why))) }
                             @else { "in a part of the ledger that is not here" }
                         }
                     }
@@ -355,8 +353,8 @@ pub(super) fn settings(run: &Run) -> Markup {
 
 /// Settings by their names in the configuration file; what is left out there is left out here.
 fn listed(settings: &numaherd_herd::Settings) -> Vec<(String, String)> {
-    let value = serde_json::to_value(settings).unwrap_or_default();
     let mut listed = Vec::new();
+    let value = serde_json::to_value(settings).unwrap_or_default();
     flatten("", &value, &mut listed);
     listed
 }

@@ -18,38 +18,34 @@ const NOTICE_NS: u64 = 60_000_000_000;
 pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let state = top.timeline.state();
     let when = when(top);
-    let room = area
-        .width
-        .saturating_sub(u16::try_from(printable::columns(&when)).unwrap_or(u16::MAX));
+    let taken = u16::try_from(printable::columns(&when) + 1).unwrap_or(u16::MAX);
     let left = Rect {
-        width: room.saturating_sub(1),
+        width: area.width.saturating_sub(taken),
         ..area
     };
     let x = canvas.text(left, 0, 0, "numaherd top ", Tone::Strong);
     let what = match state.current() {
         Some(start) => {
             let topology = &start.topology;
-            let dry = if start.settings.dry_run {
-                " (dry run)"
-            } else {
-                ""
+            let dry = match start.settings.dry_run {
+                true => " (dry run)",
+                false => "",
             };
             let paused = if start.paused { " PAUSED" } else { "" };
             format!(
                 "{}{dry}{paused} on {}: {}, {}",
                 start.policy,
                 topology.name(),
-                counted(state.nodes.len() as u64, "node"),
-                counted(topology.online_cpus().len() as u64, "CPU"),
+                counted(state.nodes.len(), "node"),
+                counted(topology.online_cpus().len(), "CPU"),
             )
         }
         None => top.source.clone(),
     };
     canvas.text(left, x, 0, &what, Tone::Plain);
-    let tone = if top.timeline.is_newest() {
-        Tone::Good
-    } else {
-        Tone::Warn
+    let tone = match top.timeline.is_newest() {
+        true => Tone::Good,
+        false => Tone::Warn,
     };
     canvas.right(area, 0, area.width, 0, &when, tone);
 }
@@ -79,8 +75,8 @@ pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
     };
     let totals = &state.totals;
     let mut parts = vec![
-        counted(snapshot.threads.len() as u64, "thread"),
-        counted(snapshot.processes.len() as u64, "process"),
+        counted(snapshot.threads.len(), "thread"),
+        counted(snapshot.processes.len(), "process"),
     ];
     parts.extend(state.losses.as_ref().and_then(losses::brief));
     let moves = counted(totals.thread_moves, "move");
@@ -106,10 +102,9 @@ pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
 pub(super) fn tabs(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let mut x = 0u16;
     for (place, tab) in Tab::ALL.into_iter().enumerate() {
-        let tone = if tab == top.ui.tab {
-            Tone::Head
-        } else {
-            Tone::Dim
+        let tone = match tab == top.ui.tab {
+            true => Tone::Head,
+            false => Tone::Dim,
         };
         x = canvas.text(area, x, 0, &format!("{} {}", place + 1, tab.title()), tone);
         x = x.saturating_add(2);
@@ -125,15 +120,14 @@ pub(super) fn tabs(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
         said.push(format!("of {} {name}", process.pid));
     }
     if !top.ui.filter.is_empty() {
-        let kind = if top.ui.filter.is_text() {
-            " (as text)"
-        } else {
-            ""
+        let kind = match top.ui.filter.is_text() {
+            true => " (as text)",
+            false => "",
         };
         said.push(format!("with {}{kind}", top.ui.filter.text()));
     }
     if !said.is_empty() {
-        said.push(counted(top.order.len() as u64, "row"));
+        said.push(counted(top.order.len(), "row"));
         canvas.text(area, x, 0, &said.join(", "), Tone::Accent);
         return;
     }
@@ -154,9 +148,8 @@ pub(super) fn time(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     };
     let (from, to) = (at(first.time_ns), at(last.time_ns));
     let begin = canvas.text(area, 0, 0, &from, Tone::Dim).saturating_add(1);
-    let end = area
-        .width
-        .saturating_sub(u16::try_from(to.chars().count() + 1).unwrap_or(u16::MAX));
+    let taken = u16::try_from(to.chars().count() + 1).unwrap_or(u16::MAX);
+    let end = area.width.saturating_sub(taken);
     if end <= begin.saturating_add(1) {
         return;
     }
@@ -168,10 +161,9 @@ pub(super) fn time(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     for (place, moment) in moments.enumerate() {
         decided[column(place).min(columns - 1)] |= moment.decisions > 0;
     }
-    let (line, mark, here) = if canvas.look.ascii {
-        ("-", "+", "|")
-    } else {
-        ("─", "•", "█")
+    let (line, mark, here) = match canvas.look.ascii {
+        true => ("-", "+", "|"),
+        false => ("─", "•", "█"),
     };
     let now = column(top.timeline.at()).min(columns - 1);
     for (place, decided) in decided.into_iter().enumerate() {
@@ -219,10 +211,9 @@ pub(super) fn foot(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn keys(top: &Top) -> String {
-    let time = if top.grows {
-        "Space hold"
-    } else {
-        "Space play"
+    let time = match top.grows {
+        true => "Space hold",
+        false => "Space play",
     };
     let table = match top.ui.tab {
         Tab::Processes => "Enter threads  <> sort  / filter",

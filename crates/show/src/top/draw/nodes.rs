@@ -61,10 +61,7 @@ fn each(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
     for (x, head) in heads {
         canvas.text(area, x, 0, head, Tone::Head);
     }
-    let most = nodes
-        .iter()
-        .filter_map(|node| node.served_per_s)
-        .fold(0.0, f64::max);
+    let most = most_served(nodes);
     for (place, node) in nodes.iter().enumerate() {
         let y = u16::try_from(place + 1).unwrap_or(u16::MAX);
         canvas.right(area, 0, 4, y, &node.id.to_string(), Tone::Strong);
@@ -73,10 +70,9 @@ fn each(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
                 let drawn = canvas.look.bar(share, bar);
                 canvas.text(area, x, y, &drawn, Tone::Accent);
             }
-            let tone = if figure == "-" {
-                Tone::Dim
-            } else {
-                Tone::Plain
+            let tone = match figure {
+                "-" => Tone::Dim,
+                _ => Tone::Plain,
             };
             canvas.right(area, x + bar, x + bar + wide - 2, y, figure, tone);
         };
@@ -89,14 +85,8 @@ fn each(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
         gauge(controller, CONTROLLER, load, &figure);
         if let Some(ratio) = node.local_access_ratio {
             let end = (local + LOCAL).min(area.width);
-            canvas.right(
-                area,
-                local,
-                end,
-                y,
-                &figures::percent(ratio),
-                local_tone(ratio),
-            );
+            let (figure, tone) = (figures::percent(ratio), local_tone(ratio));
+            canvas.right(area, local, end, y, &figure, tone);
         } else {
             canvas.right(area, local, local + LOCAL - 1, y, "-", Tone::Dim);
         }
@@ -117,6 +107,14 @@ fn memory_of(node: &Node) -> (Option<f64>, String) {
         }
         None => (None, format!("?/{total}")),
     }
+}
+
+/// What the busiest controller serves.
+fn most_served(nodes: &[Node]) -> f64 {
+    nodes
+        .iter()
+        .filter_map(|node| node.served_per_s)
+        .fold(0.0, f64::max)
 }
 
 /// What its controller serves: of its bandwidth where that is known, else of what the busiest serves.
@@ -140,17 +138,13 @@ fn together(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
     let kept: Vec<&[Node]> = nodes.chunks(by).collect();
     let first = nodes.first().map_or(0, |node| node.id.0);
     let last = nodes.last().map_or(0, |node| node.id.0);
-    let each = if by == 1 {
-        "a letter each".to_owned()
-    } else {
-        format!("the most of each {by}")
+    let each = match by {
+        1 => "a letter each".to_owned(),
+        _ => format!("the most of each {by}"),
     };
     let head = format!("NODES       {first}-{last}, {each}");
     canvas.text(area, 0, 0, &head, Tone::Head);
-    let most = nodes
-        .iter()
-        .filter_map(|node| node.served_per_s)
-        .fold(0.0, f64::max);
+    let most = most_served(nodes);
     type Figure<'f> = &'f dyn Fn(&Node) -> Option<f64>;
     let rows: [(&str, Figure<'_>); 4] = [
         ("CPUs", &|node| {
@@ -163,10 +157,7 @@ fn together(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
     for (y, (label, figure)) in (1..).zip(rows) {
         canvas.text(area, 0, y, label, Tone::Plain);
         for (x, nodes) in (LABEL..).zip(&kept) {
-            let known = nodes.iter().filter_map(figure);
-            let share = known.fold(None, |most: Option<f64>, one| {
-                Some(most.map_or(one, |most| most.max(one)))
-            });
+            let share = nodes.iter().filter_map(figure).reduce(f64::max);
             let letter = share.map_or(' ', |share| canvas.look.level(share));
             canvas.text(area, x, y, letter.encode_utf8(&mut [0; 4]), Tone::Accent);
         }

@@ -1,6 +1,6 @@
 //! What lies over the tables: the keys, a decision, a thread.
 
-use numaherd_topology::NodeId;
+use itertools::Itertools as _;
 use numaherd_world::{MemoryKind, ProcessId, ThreadId};
 use ratatui::layout::Rect;
 
@@ -106,32 +106,26 @@ struct Page {
 }
 
 impl Page {
+    fn line(&mut self, label: &str, text: String, tone: Tone) {
+        let label = label.to_owned();
+        self.lines.push(OpenLine { label, text, tone });
+    }
+
     fn title(&mut self, text: &str) {
-        self.lines.push(OpenLine {
-            label: text.to_owned(),
-            text: String::new(),
-            tone: Tone::Head,
-        });
+        self.line(text, String::new(), Tone::Head);
     }
 
     fn text(&mut self, text: &str) {
         for line in wrapped(text, usize::from(self.width)) {
-            self.lines.push(OpenLine {
-                label: line,
-                text: String::new(),
-                tone: Tone::Plain,
-            });
+            self.line(&line, String::new(), Tone::Plain);
         }
     }
 
     fn add(&mut self, label: &str, text: &str, tone: Tone) {
         let width = usize::from(self.width.saturating_sub(LABELS));
-        for (place, text) in wrapped(text, width).into_iter().enumerate() {
-            self.lines.push(OpenLine {
-                label: if place == 0 { label } else { "" }.to_owned(),
-                text,
-                tone,
-            });
+        let labels = std::iter::once(label).chain(std::iter::repeat(""));
+        for (label, text) in labels.zip(wrapped(text, width)) {
+            self.line(label, text, tone);
         }
     }
 }
@@ -155,10 +149,8 @@ fn decision(top: &Top, decision: &Decision, page: &mut Page) {
                 None => format!("CPU {cpu}"),
             };
             plain("from", &on(from));
-            plain(
-                "to",
-                &to.map_or_else(|| "the kernel's choice".to_owned(), on),
-            );
+            let to = to.map_or_else(|| "the kernel's choice".to_owned(), on);
+            plain("to", &to);
         }
         Subject::Pages { to, moved, left } => {
             plain("pages to", &format!("node {to}"));
@@ -223,29 +215,27 @@ fn pages_of_kind(state: &RunModel, process: ProcessId, kind: MemoryKind) -> Opti
     let process = state.snapshot()?.process(process)?;
     let pages = process.residency.as_ref()?.of_kind(kind)?;
     let all = pages.total();
-    let on = |&(node, pages): &(NodeId, u64)| {
+    if pages.pages.is_empty() {
+        return Some("none".to_owned());
+    }
+    let nodes = pages.pages.iter().map(|&(node, pages)| {
         let share = percent(pages as f64 / all.max(1) as f64);
         format!("node {node} {share}")
-    };
-    let nodes: Vec<String> = pages.pages.iter().map(on).collect();
+    });
     let memory = bytes(all.saturating_mul(state.page_bytes()));
-    Some(match nodes.is_empty() {
-        true => "none".to_owned(),
-        false => format!("{memory}: {}", nodes.join(", ")),
-    })
+    Some(format!("{memory}: {}", nodes.format(", ")))
 }
 
 /// What was decided about a thread, the latest first.
 fn history(top: &Top, id: ThreadId, page: &mut Page) {
     let state = top.timeline.state();
-    let decisions = state
-        .log
-        .latest()
-        .rev()
-        .filter(|decision| decision.thread == id);
-    let decisions: Vec<_> = decisions.take(50).collect();
+    let latest = state.log.latest().rev();
+    let mut decisions = latest
+        .filter(|decision| decision.thread == id)
+        .take(50)
+        .peekable();
     page.title("");
-    if decisions.is_empty() {
+    if decisions.peek().is_none() {
         page.text("None of the latest decisions is about it.");
         return;
     }
@@ -255,11 +245,8 @@ fn history(top: &Top, id: ThreadId, page: &mut Page) {
         page.add(&label, &outcome(decision), columns::outcome_tone(decision));
         page.add("", &decision.why, Tone::Plain);
         if !decision.instead_of.is_empty() {
-            page.add(
-                "",
-                &format!("instead of: {}", decision.instead_of),
-                Tone::Dim,
-            );
+            let instead_of = format!("instead of: {}", decision.instead_of);
+            page.add("", &instead_of, Tone::Dim);
         }
         page.add("", &decision.answer, Tone::Warn);
     }

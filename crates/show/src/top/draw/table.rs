@@ -24,13 +24,8 @@ pub(super) fn table(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
                 (true, false) => '^',
             });
         }
-        put(
-            canvas,
-            field(layout.table, x, wide, 0),
-            column,
-            &title,
-            Tone::Head,
-        );
+        let field = field(layout.table, x, wide, 0);
+        put(canvas, field, column, &title, Tone::Head);
     }
     let rows = layout.rows();
     let cursor = top.ui.cursor();
