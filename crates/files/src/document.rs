@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{FileError, Finding, shortened};
-use crate::near::{nearest, or};
+use crate::near::{did_you_mean, nearest};
 
 /// A TOML text under the name that messages give it.
 #[derive(Clone, Debug)]
@@ -169,10 +169,9 @@ fn meant(message: &str) -> String {
         return message;
     };
     let near = nearest(written, expected.split('`').skip(1).step_by(2));
-    let near: Vec<String> = near.into_iter().map(|word| format!("`{word}`")).collect();
-    match near.as_slice() {
-        [] => message,
-        near => format!("{said}; did you mean {}?", or(near)),
+    match did_you_mean(near) {
+        None => message,
+        Some(hint) => format!("{said}; {hint}"),
     }
 }
 

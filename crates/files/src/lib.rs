@@ -22,5 +22,5 @@ mod tables;
 
 pub use document::Document;
 pub use error::{FileError, Finding, shortened};
-pub use near::{nearest, or};
+pub use near::{did_you_mean, nearest, or};
 pub use tables::{key_value, merge};

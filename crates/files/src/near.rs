@@ -28,6 +28,12 @@ pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> V
     found
 }
 
+/// `did you mean `a` or `b`?`; `None` where none is near.
+pub fn did_you_mean<'k>(near: impl IntoIterator<Item = &'k str>) -> Option<String> {
+    let near: Vec<String> = near.into_iter().map(|word| format!("`{word}`")).collect();
+    (!near.is_empty()).then(|| format!("did you mean {}?", or(&near)))
+}
+
 /// Without what people change without noticing.
 fn plain(word: &str) -> String {
     word.to_lowercase().replace('-', "_")

@@ -39,7 +39,7 @@ pub use id::{CoreId, CpuId, DomainId, NodeId, PackageId};
 pub use links::{Link, NoWay, ways};
 pub use machine::{Machine, PerNode, SharedBy, TlbLevelSpec, TlbManagement, TlbSpec};
 pub use parts::{CpuPart, Parts};
-pub use set::{CpuSet, IdSet, ListError, NodeSet};
+pub use set::{CpuSet, Id, IdSet, ListError, NodeSet};
 pub use topology::{
     Cache, CacheKind, Core, Cpu, Distances, Domain, Invalid, Node, Timing, Topology,
 };

@@ -23,7 +23,7 @@ use crate::topology::{Cache, CacheKind, Core, Cpu, Domain, Invalid, Node, Timing
 pub(crate) const LARGEST_NODES: u32 = 8192;
 
 /// One CPU as a reader found it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPart {
     /// The kernel's number.
     pub id: CpuId,
@@ -146,6 +146,17 @@ impl From<Topology> for Parts {
             distances: topology.distances.rows,
             timing: topology.timing,
         }
+    }
+}
+
+/// The computing power of the strongest core.
+const FULL_CAPACITY: u64 = 1024;
+
+/// Gives the online CPUs their computing power: what a source says of each, on the scale that ends with its strongest.
+pub(crate) fn set_capacities(cpus: &mut [CpuPart], values: &[u64], strongest: u64) {
+    for (cpu, &value) in cpus.iter_mut().filter(|cpu| cpu.online).zip(values) {
+        let scaled = u128::from(value) * u128::from(FULL_CAPACITY) / u128::from(strongest.max(1));
+        cpu.capacity = Some(u32::try_from(scaled).unwrap_or(u32::MAX).max(1));
     }
 }
 

@@ -12,6 +12,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::id::{CpuId, NodeId};
 
+/// The number of a CPU or of a node.
+pub trait Id: Copy + Into<u32> + From<u32> {}
+
+impl<T: Copy + Into<u32> + From<u32>> Id for T {}
+
 /// A set of CPUs.
 pub type CpuSet = IdSet<CpuId>;
 /// A set of nodes.
@@ -42,7 +47,7 @@ pub struct ListError {
     pub reason: &'static str,
 }
 
-impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
+impl<T: Id> IdSet<T> {
     /// The empty set.
     pub fn new() -> Self {
         Self::default()
@@ -211,7 +216,7 @@ impl<T> std::hash::Hash for IdSet<T> {
     }
 }
 
-impl<T: Copy + Into<u32> + From<u32>> FromIterator<T> for IdSet<T> {
+impl<T: Id> FromIterator<T> for IdSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
         let mut set = Self::new();
         set.extend(ids);
@@ -219,7 +224,7 @@ impl<T: Copy + Into<u32> + From<u32>> FromIterator<T> for IdSet<T> {
     }
 }
 
-impl<T: Copy + Into<u32> + From<u32>> Extend<T> for IdSet<T> {
+impl<T: Id> Extend<T> for IdSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, ids: I) {
         for id in ids {
             self.insert(id);
@@ -227,7 +232,7 @@ impl<T: Copy + Into<u32> + From<u32>> Extend<T> for IdSet<T> {
     }
 }
 
-impl<T: Copy + Into<u32> + From<u32>> fmt::Display for IdSet<T> {
+impl<T: Id> fmt::Display for IdSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (first, last) in self.runs() {
@@ -242,13 +247,13 @@ impl<T: Copy + Into<u32> + From<u32>> fmt::Display for IdSet<T> {
     }
 }
 
-impl<T: Copy + Into<u32> + From<u32>> fmt::Debug for IdSet<T> {
+impl<T: Id> fmt::Debug for IdSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{self}}}")
     }
 }
 
-impl<T: Copy + Into<u32> + From<u32>> FromStr for IdSet<T> {
+impl<T: Id> FromStr for IdSet<T> {
     type Err = ListError;
 
     /// Reads the kernel's list syntax. White space around the list and an empty list are fine.
@@ -268,11 +273,7 @@ impl<T: Copy + Into<u32> + From<u32>> FromStr for IdSet<T> {
     }
 }
 
-fn add_part<T: Copy + Into<u32> + From<u32>>(
-    set: &mut IdSet<T>,
-    part: &str,
-    left: &mut u64,
-) -> Result<(), ListError> {
+fn add_part<T: Id>(set: &mut IdSet<T>, part: &str, left: &mut u64) -> Result<(), ListError> {
     let wrong = |reason| ListError {
         text: part.to_owned(),
         reason,
@@ -321,13 +322,13 @@ impl<T> Value for IdSet<T> {
     }
 }
 
-impl<T: Copy + Into<u32> + From<u32>> Serialize for IdSet<T> {
+impl<T: Id> Serialize for IdSet<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de, T: Copy + Into<u32> + From<u32>> Deserialize<'de> for IdSet<T> {
+impl<'de, T: Id> Deserialize<'de> for IdSet<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?
             .parse()

@@ -84,7 +84,7 @@ pub struct Domain {
 }
 
 /// A memory node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The kernel's number.
     pub id: NodeId,

@@ -12,7 +12,7 @@ use super::value::{all_wrong, check};
 use super::{Kind, Section, Setting, Table, Value, Wrong};
 use crate::document::{Places, joined, places};
 use crate::error::{cut, shortened};
-use crate::near::{nearest, or};
+use crate::near::{did_you_mean, nearest, or};
 use crate::{Document, FileError, Finding};
 
 /// The longest reason that is given, in letters: one that lists all policies.
@@ -204,15 +204,11 @@ impl Looking<'_> {
         let written = key.get_ref();
         let names = settings.iter().filter(|setting| !setting.internal);
         let here = nearest(written, names.map(|setting| setting.name));
-        let mut hints = Vec::new();
-        if !here.is_empty() {
-            let here: Vec<String> = here.iter().map(|name| format!("`{name}`")).collect();
-            hints.push(format!("did you mean {}?", or(&here)));
-        }
+        let mut hints = Vec::from_iter(did_you_mean(here));
         let elsewhere = self.elsewhere(table, written);
         if !elsewhere.is_empty() {
             hints.push(format!("it belongs in {}", or(&elsewhere)));
-        } else if here.is_empty() {
+        } else if hints.is_empty() {
             hints.extend(self.near_anywhere(written));
         }
         let why = match hints.join(" Or: ").as_str() {
@@ -239,11 +235,9 @@ impl Looking<'_> {
     fn near_anywhere(&self, written: &str) -> Option<String> {
         let all = self.root.map(Section::keys).unwrap_or_default();
         let near = nearest(written, all.iter().map(|(_, setting)| setting.name));
-        let named = all
-            .iter()
-            .filter(|(_, setting)| near.contains(&setting.name));
-        let near: Vec<String> = named.map(|(name, _)| format!("`{name}`")).collect();
-        (!near.is_empty()).then(|| format!("did you mean {}?", or(&near)))
+        let named = all.iter();
+        let named = named.filter(|(_, setting)| near.contains(&setting.name));
+        did_you_mean(named.map(|(name, _)| name.as_str()))
     }
 }
 

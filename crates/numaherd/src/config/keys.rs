@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
+use numaherd_files::nearest;
 use numaherd_files::setting::{Kind, Section, Setting, Table, Value as _, joined, without_numbers};
-use numaherd_files::{nearest, or};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -85,23 +85,16 @@ pub fn did_you_mean(name: &str) -> String {
         .map(|key| key.name)
         .chain(tables)
         .collect();
-    let all: Vec<&str> = all
-        .iter()
-        .map(String::as_str)
-        .filter(|name| !name.is_empty())
-        .collect();
+    let all = all.iter().map(String::as_str);
+    let all: Vec<&str> = all.filter(|name| !name.is_empty()).collect();
     // Whole names first; else the last part of a name alone.
     let mut near = nearest(name, all.iter().copied());
     if near.is_empty() {
         let parts = nearest(name, all.iter().map(|name| last(name)));
         near.extend(all.iter().filter(|name| parts.contains(&last(name))));
     }
-    let near: Vec<String> = near.into_iter().map(|name| format!("`{name}`")).collect();
-    if near.is_empty() {
-        "`numaherd config keys` lists all there are".to_owned()
-    } else {
-        format!("did you mean {}?", or(&near))
-    }
+    let hint = numaherd_files::did_you_mean(near);
+    hint.unwrap_or_else(|| "`numaherd config keys` lists all there are".to_owned())
 }
 
 fn last(name: &str) -> &str {

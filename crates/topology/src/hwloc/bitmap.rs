@@ -2,7 +2,7 @@
 //!
 //! An empty word is 0. A leading `0xf...f` stands for all higher bits being set, without end.
 
-use crate::set::{IdSet, LARGEST_PARSED};
+use crate::set::{Id, IdSet, LARGEST_PARSED};
 
 const WORD_BITS: u32 = 32;
 
@@ -14,10 +14,7 @@ pub(super) struct Bitmap<T> {
 }
 
 /// Reads a bitmap; what is wrong with it otherwise.
-pub(super) fn parse<T>(text: &str) -> Result<Bitmap<T>, &'static str>
-where
-    T: Copy + Into<u32> + From<u32>,
-{
+pub(super) fn parse<T: Id>(text: &str) -> Result<Bitmap<T>, &'static str> {
     let text = text.trim();
     let (infinite, words) = match text.strip_prefix("0xf...f") {
         Some("") => (true, ""),

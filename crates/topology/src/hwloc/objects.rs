@@ -10,15 +10,14 @@ use super::xml::Tag;
 use super::{Memory, dealt};
 use crate::error::ReadError;
 use crate::id::{CpuId, NodeId, PackageId};
-use crate::parts::{CpuPart, LARGEST_NODES, Parts, square};
-use crate::set::{CpuSet, IdSet, LARGEST_PARSED, NodeSet};
+use crate::parts::{CpuPart, LARGEST_NODES, Parts, set_capacities, square};
+use crate::set::{CpuSet, Id, IdSet, LARGEST_PARSED, NodeSet};
 use crate::topology::{Cache, CacheKind, Node, Timing};
 
 const MIB: f64 = (1 << 20) as f64;
 /// What the operating system's latency matrix is marked with: from the system, and latencies.
 const FROM_OS: u64 = 1;
 const MEANS_LATENCY: u64 = 4;
-const FULL_CAPACITY: u64 = 1024;
 /// No honest file nests objects deeper.
 const DEEPEST: usize = 64;
 
@@ -32,10 +31,7 @@ pub(super) fn parts(root: Tag<'_>) -> Result<Parts, ReadError> {
     let mut cpus = found.cpus;
     cpus.extend(hidden.iter().map(|id| CpuPart {
         id,
-        online: false,
-        package: None,
-        siblings: CpuSet::new(),
-        capacity: None,
+        ..CpuPart::default()
     }));
     // A core or cache names only CPUs that have an object.
     for set in cpus.iter_mut().map(|cpu| &mut cpu.siblings) {
@@ -45,15 +41,13 @@ pub(super) fn parts(root: Tag<'_>) -> Result<Parts, ReadError> {
         cache.cpus = cache.cpus.intersection(&online);
     }
     found.caches.retain(|cache| !cache.cpus.is_empty());
-    set_capacities(root, &mut cpus)?;
+    capacities(root, &mut cpus)?;
     let mut nodes = dealt(found.memories, &online);
     let there: NodeSet = nodes.iter().map(|node| node.id).collect();
     let hidden = found.complete_nodes.difference(&there);
     nodes.extend(hidden.iter().map(|id| Node {
         id,
-        online: false,
-        cpus: CpuSet::new(),
-        memory_bytes: 0,
+        ..Node::default()
     }));
     nodes.sort_by_key(|node| node.id);
     if nodes.len() > LARGEST_NODES as usize {
@@ -127,7 +121,7 @@ impl Found {
 }
 
 /// A set of all there could be; where it is without end, the objects alone tell what there is.
-fn if_finite<T: Copy + Into<u32> + From<u32>>(bitmap: Option<Bitmap<T>>) -> IdSet<T> {
+fn if_finite<T: Id>(bitmap: Option<Bitmap<T>>) -> IdSet<T> {
     let finite = bitmap.filter(|bitmap| !bitmap.infinite);
     finite.map_or_else(IdSet::new, |bitmap| bitmap.finite)
 }
@@ -187,7 +181,8 @@ fn cache(object: Tag<'_>, kind: &str) -> Result<Option<Cache>, ReadError> {
     }))
 }
 
-fn set_capacities(root: Tag<'_>, cpus: &mut [CpuPart]) -> Result<(), ReadError> {
+/// Fills in each CPU's computing power by the first source that has it for every online CPU.
+fn capacities(root: Tag<'_>, cpus: &mut [CpuPart]) -> Result<(), ReadError> {
     for source in ["LinuxCapacity", "FrequencyMaxMHz"] {
         let mut of_kind: Vec<(CpuSet, u64)> = Vec::new();
         for kind in root.children("cpukind") {
@@ -203,16 +198,12 @@ fn set_capacities(root: Tag<'_>, cpus: &mut [CpuPart]) -> Result<(), ReadError> 
             let kind = of_kind.iter().find(|(cpus, _)| cpus.contains(cpu.id));
             kind.map(|&(_, value)| value)
         };
-        let mut online = cpus.iter().filter(|cpu| cpu.online);
-        if strongest == 0 || !online.all(|cpu| value_of(cpu).is_some()) {
-            continue;
+        let online = cpus.iter().filter(|cpu| cpu.online);
+        let values = online.map(value_of).collect::<Option<Vec<u64>>>();
+        if let Some(values) = values.filter(|_| strongest > 0) {
+            set_capacities(cpus, &values, strongest);
+            return Ok(());
         }
-        for cpu in cpus.iter_mut().filter(|cpu| cpu.online) {
-            let value = value_of(cpu).unwrap_or(strongest);
-            let scaled = u128::from(value) * u128::from(FULL_CAPACITY) / u128::from(strongest);
-            cpu.capacity = Some(u32::try_from(scaled).unwrap_or(u32::MAX).max(1));
-        }
-        return Ok(());
     }
     Ok(())
 }
@@ -339,10 +330,7 @@ impl Tag<'_> {
         number.map(Some)
     }
 
-    fn bitmap<T>(self, attribute: &str) -> Result<Option<Bitmap<T>>, ReadError>
-    where
-        T: Copy + Into<u32> + From<u32>,
-    {
+    fn bitmap<T: Id>(self, attribute: &str) -> Result<Option<Bitmap<T>>, ReadError> {
         let Some(text) = self.attribute(attribute) else {
             return Ok(None);
         };
@@ -354,10 +342,7 @@ impl Tag<'_> {
     }
 
     /// A set that must have an end; empty where the attribute is missing.
-    fn finite<T>(self, attribute: &str) -> Result<IdSet<T>, ReadError>
-    where
-        T: Copy + Into<u32> + From<u32>,
-    {
+    fn finite<T: Id>(self, attribute: &str) -> Result<IdSet<T>, ReadError> {
         match self.bitmap(attribute)? {
             Some(bitmap) if bitmap.infinite => Err(self.wrong(format!("{attribute} has no end"))),
             bitmap => Ok(bitmap.map_or_else(IdSet::new, |bitmap| bitmap.finite)),

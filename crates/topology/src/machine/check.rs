@@ -2,19 +2,13 @@
 
 use std::ops::RangeInclusive;
 
+use numaherd_files::setting::Wrong;
+
 use super::{CacheSpec, Machine, PerNode, SharedBy, TlbLevelSpec, TlbSpec};
 use crate::figures;
 use crate::id::NodeId;
 use crate::parts::LARGEST_NODES;
 use crate::set::LARGEST_PARSED;
-
-/// A key with a figure that cannot be.
-#[derive(Debug)]
-pub(super) struct Wrong {
-    /// Dotted, with an index for tables in a list: `cache[1].ways`.
-    pub key: String,
-    pub why: String,
-}
 
 type Checked = Result<(), Wrong>;
 

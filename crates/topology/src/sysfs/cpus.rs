@@ -5,13 +5,10 @@ use std::collections::HashMap;
 use super::tree::Tree;
 use crate::error::ReadError;
 use crate::id::{CpuId, PackageId};
-use crate::parts::CpuPart;
+use crate::parts::{CpuPart, set_capacities};
 use crate::set::CpuSet;
 
 const CPU: &str = "sys/devices/system/cpu";
-
-/// Computing power of the strongest core.
-const FULL_CAPACITY: u64 = 1024;
 
 /// The CPUs that the kernel lists.
 pub(super) struct Listed {
@@ -49,9 +46,7 @@ pub(super) fn read(tree: &Tree<'_>, listed: &Listed) -> Result<Vec<CpuPart>, Rea
         let mut part = CpuPart {
             id,
             online,
-            package: None,
-            siblings: CpuSet::new(),
-            capacity: None,
+            ..CpuPart::default()
         };
         // The kernel takes an offline CPU's topology directory away.
         if online {
@@ -75,7 +70,7 @@ pub(super) fn read(tree: &Tree<'_>, listed: &Listed) -> Result<Vec<CpuPart>, Rea
             part.siblings = by_core_id[core].clone();
         }
     }
-    set_capacities(tree, &mut parts)?;
+    capacities(tree, &mut parts)?;
     Ok(parts)
 }
 
@@ -107,7 +102,7 @@ fn package(tree: &Tree<'_>, cpu: CpuId) -> Result<Option<PackageId>, ReadError> 
 }
 
 /// Fills in each CPU's computing power by the first source that has it for every online CPU.
-fn set_capacities(tree: &Tree<'_>, parts: &mut [CpuPart]) -> Result<(), ReadError> {
+fn capacities(tree: &Tree<'_>, parts: &mut [CpuPart]) -> Result<(), ReadError> {
     let hybrid =
         tree.is_directory("sys/devices/cpu_core") && tree.is_directory("sys/devices/cpu_atom");
     let sources: &[&str] = if hybrid {
@@ -136,16 +131,8 @@ fn set_capacities(tree: &Tree<'_>, parts: &mut [CpuPart]) -> Result<(), ReadErro
             continue;
         };
         let strongest = values.iter().copied().max().unwrap_or(1);
-        for (part, value) in parts.iter_mut().filter(|part| part.online).zip(values) {
-            part.capacity = Some(scaled(value, strongest));
-        }
+        set_capacities(parts, &values, strongest);
         return Ok(());
     }
     Ok(())
-}
-
-/// `value` of `strongest`, on the scale that ends at [`FULL_CAPACITY`].
-fn scaled(value: u64, strongest: u64) -> u32 {
-    let scaled = u128::from(value) * u128::from(FULL_CAPACITY) / u128::from(strongest);
-    u32::try_from(scaled.max(1)).expect("a part of the strongest is at most FULL_CAPACITY")
 }

@@ -37,9 +37,7 @@ pub(super) fn read(tree: &Tree<'_>, cpus: &Listed) -> Result<Nodes, ReadError> {
         if !online.contains(id) {
             nodes.push(Node {
                 id,
-                online: false,
-                cpus: CpuSet::new(),
-                memory_bytes: 0,
+                ..Node::default()
             });
             continue;
         }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use numaherd_files::FileError;
 
 use crate::error::ReadError;
-use crate::set::{IdSet, ListError};
+use crate::set::{Id, IdSet, ListError};
 
 /// No honest file of sysfs is larger: a page, or a list of many CPUs.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -66,10 +66,7 @@ impl<'a> Tree<'a> {
     }
 
     /// A list of CPUs or nodes in the kernel's syntax.
-    pub fn list<T>(&self, relative: &str) -> Result<Option<IdSet<T>>, ReadError>
-    where
-        T: Copy + Into<u32> + From<u32>,
-    {
+    pub fn list<T: Id>(&self, relative: &str) -> Result<Option<IdSet<T>>, ReadError> {
         let Some(text) = self.text(relative)? else {
             return Ok(None);
         };
@@ -80,14 +77,11 @@ impl<'a> Tree<'a> {
     }
 
     /// A list that must be there.
-    pub fn required_list<T>(
+    pub fn required_list<T: Id>(
         &self,
         relative: &str,
         hint: &'static str,
-    ) -> Result<IdSet<T>, ReadError>
-    where
-        T: Copy + Into<u32> + From<u32>,
-    {
+    ) -> Result<IdSet<T>, ReadError> {
         self.list(relative)?
             .ok_or_else(|| self.missing(relative, hint))
     }
