@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn names_are_listed() {
         assert_eq!(listed(&[] as &[&str]), "");
-        assert_eq!(listed(&["a"]), "a");
-        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+        assert_eq!(listed(["a"]), "a");
+        assert_eq!(listed(["a", "b", "c"]), "a, b and c");
     }
 }
