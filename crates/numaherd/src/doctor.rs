@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use itertools::Itertools as _;
 use numaherd_herd::needs::remedies;
 use numaherd_host::{
     Doctor as Machine, EventCheck, EventTable, Finding, Host, HostOptions, Selection, Verdict,
@@ -106,7 +107,7 @@ fn report(root: &Path, events: Option<&Path>) -> Result<DoctorReport> {
     let policy = policies.iter().rev().find(decides).map(|check| check.name);
     let losses = match losses(root, topology, events) {
         Ok(losses) => Looked::Seen(losses),
-        Err(why) => Looked::NotSeen(why),
+        Err(why) => Looked::NotSeen(why.to_string()),
     };
     let installation = installation::look(root, |name| lacks(name, &machine), policy);
     Ok(DoctorReport {
@@ -125,20 +126,18 @@ fn report(root: &Path, events: Option<&Path>) -> Result<DoctorReport> {
 }
 
 /// What the machine loses in the next half second; or why that cannot be said.
-fn losses(root: &Path, topology: Topology, events: EventTable) -> Result<Losses, String> {
-    if root != Path::new("/") {
-        return Err("nothing runs in a captured tree".to_owned());
-    }
+fn losses(root: &Path, topology: Topology, events: EventTable) -> Result<Losses> {
+    ensure!(root == Path::new("/"), "nothing runs in a captured tree");
     let topology = Arc::new(topology);
     let mut options = HostOptions::new(Selection::Machine);
     options.samples.enabled = false;
     options.events = events;
-    let mut host = Host::new(options, topology.clone()).map_err(|error| error.to_string())?;
+    let mut host = Host::new(options, topology.clone())?;
     host.attend(&[Signal::MissRate, Signal::LocalRemote, Signal::UncorePenalty]);
     host.run_for(LOOK);
-    let snapshot = host.observe().map_err(|error| error.to_string())?;
+    let snapshot = host.observe()?;
     let losses = Observer::default().look(&snapshot, &topology, None);
-    losses.ok_or_else(|| "the look was cut short; try again".to_owned())
+    losses.context("the look was cut short; try again")
 }
 
 fn needs(policy: &str) -> Vec<Signal> {
@@ -248,8 +247,8 @@ fn signal_text(report: &SignalReport) -> String {
         SignalState::Measured { source, caveat } => {
             let caveat = caveat
                 .as_ref()
-                .map(|c| format!("\n          {c}"))
-                .unwrap_or_default();
+                .map(|caveat| format!("\n          {caveat}"));
+            let caveat = caveat.unwrap_or_default();
             format!("  ok    {}: by {source}{caveat}\n", report.signal)
         }
         SignalState::Missing { reason, remedy } => {
@@ -283,10 +282,7 @@ fn policy_text(check: &PolicyCheck) -> String {
         note,
     } = check;
     let mark = if *runs { "ok  " } else { "no  " };
-    let names = |signals: &[Signal]| {
-        let names: Vec<String> = signals.iter().map(ToString::to_string).collect();
-        names.join(", ")
-    };
+    let names = |signals: &[Signal]| signals.iter().join(", ");
     let why = match (lacks.as_slice(), without.as_slice(), note) {
         ([], [], None) => String::new(),
         ([], [], Some(note)) => format!(": {note}"),
@@ -303,9 +299,8 @@ fn finding_text(finding: &Finding) -> String {
         Verdict::Bad => "no  ",
     };
     let remedy = finding.remedy.as_ref();
-    let remedy = remedy
-        .map(|r| format!("\n          remedy: {r}"))
-        .unwrap_or_default();
+    let remedy = remedy.map(|remedy| format!("\n          remedy: {remedy}"));
+    let remedy = remedy.unwrap_or_default();
     format!("  {mark}  {}: {}{remedy}\n", finding.subject, finding.found)
 }
 

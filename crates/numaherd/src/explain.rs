@@ -2,10 +2,10 @@
 //! there is of it now.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use numaherd_herd::ledger::Header;
+use numaherd_quantity::nanoseconds;
 use numaherd_show::explain::{Choice, Reading, short, text, whole};
 use numaherd_show::job::{self, Pinned};
 
@@ -73,7 +73,6 @@ fn job(path: &Path, name: &str, options: &Explain) -> Result<()> {
 }
 
 fn choice(options: &Explain) -> Choice {
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Choice {
         pid: options.pid,
         tid: options.tid,
@@ -95,6 +94,7 @@ fn usual_ledger() -> Result<PathBuf> {
 mod tests {
     use std::io::Write;
     use std::path::Path;
+    use std::time::Duration;
 
     use clap::Parser;
     use numaherd_herd::ledger::Writer;

@@ -1,13 +1,13 @@
-//! Reads something over HTTP: one GET, bounded in time and in size. Every error is one sentence with what was read.
+//! Reads something over HTTP: one GET, bounded in time and in size.
 //!
 //! Plain `http://` alone: there is no TLS in the program. What is behind TLS is read through a tunnel or a proxy.
 
-use std::fmt::Display;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::time::Duration;
 
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, CONNECTION, HOST};
@@ -49,15 +49,12 @@ impl Address {
     /// Reads `http://HOST[:PORT][/PATH]`.
     ///
     /// # Errors
-    /// A phrase, which follows what was given.
-    pub fn parse(url: &str) -> Result<Self, String> {
-        let rest = url
-            .strip_prefix("http://")
-            .ok_or_else(|| format!("{url:?} is no http:// address"))?;
+    /// It is no such address.
+    pub fn parse(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("http://");
+        let rest = rest.with_context(|| format!("{url:?} is no http:// address"))?;
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if host.is_empty() {
-            return Err(format!("{url:?} names no host"));
-        }
+        ensure!(!host.is_empty(), "{url:?} names no host");
         let has_port = host
             .rsplit_once(':')
             .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -75,43 +72,36 @@ impl Address {
     /// Reads what is at `path` there.
     ///
     /// # Errors
-    /// A sentence.
-    pub fn get(&self, path: &str, limits: Limits) -> Result<Answer, String> {
-        let cannot = |why: &dyn Display| format!("cannot read {}: {why}", self.url);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| cannot(&error))?;
+    /// It cannot be read: the message says which address, and why.
+    pub fn get(&self, path: &str, limits: Limits) -> Result<Answer> {
+        let answer = self.answer(path, limits);
+        answer.with_context(|| format!("cannot read {}", self.url))
+    }
+
+    fn answer(&self, path: &str, limits: Limits) -> Result<Answer> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build()?;
         let exchange = async { timeout(limits.time, self.exchange(path, limits.bytes)).await };
         let exchanged = runtime.block_on(exchange);
         // A name that is still looked up is not waited for.
         runtime.shutdown_background();
-        match exchanged {
-            Ok(answer) => answer.map_err(|why| cannot(&why)),
-            Err(_) => Err(cannot(&format!(
-                "no answer within {} s",
-                limits.time.as_secs()
-            ))),
-        }
+        exchanged.unwrap_or_else(|_| bail!("no answer within {} s", limits.time.as_secs()))
     }
 
-    async fn exchange(&self, path: &str, most: usize) -> Result<Answer, String> {
-        let stream = TcpStream::connect(&self.host)
-            .await
-            .map_err(|error| match error.kind() {
-                ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
-                _ => error.to_string(),
-            })?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(not_http)?;
+    async fn exchange(&self, path: &str, most: usize) -> Result<Answer> {
+        let stream = TcpStream::connect(&self.host).await;
+        let stream = stream.map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused => anyhow!("nothing listens there"),
+            _ => error.into(),
+        })?;
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(not_http)?;
         let served = tokio::spawn(connection);
         let request = Request::get(path)
             .header(HOST, &self.host)
             .header(ACCEPT, "*/*")
             .header(CONNECTION, "close")
-            .body(String::new())
-            .map_err(|error| error.to_string())?;
+            .body(String::new())?;
         let response = sender.send_request(request).await.map_err(not_http)?;
         let status = response.status();
         let body = whole(response.into_body(), most).await?;
@@ -121,24 +111,23 @@ impl Address {
 }
 
 /// A body up to its end, of so many bytes at most.
-async fn whole(mut body: Incoming, most: usize) -> Result<Vec<u8>, String> {
+async fn whole(mut body: Incoming, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|error| format!("the answer ends midway ({error})"))?;
+        let frame = frame.map_err(|error| anyhow!("the answer ends midway ({error})"))?;
         if let Some(data) = frame.data_ref() {
             bytes.extend_from_slice(data);
         }
-        if bytes.len() > most {
-            return Err(format!("the answer has more than {} MiB", most >> 20));
-        }
+        let mib = most >> 20;
+        ensure!(bytes.len() <= most, "the answer has more than {mib} MiB");
     }
     Ok(bytes)
 }
 
-fn not_http(error: hyper::Error) -> String {
+fn not_http(error: hyper::Error) -> anyhow::Error {
     match error.is_incomplete_message() {
-        true => "it closed the connection without an answer".to_owned(),
-        false => format!("the answer is not HTTP ({error})"),
+        true => anyhow!("it closed the connection without an answer"),
+        false => anyhow!("the answer is not HTTP ({error})"),
     }
 }
 
@@ -166,7 +155,7 @@ mod tests {
     };
 
     /// What is read of a server that answers each request with this, and then closes.
-    fn read(answer: &'static [u8]) -> Result<Answer, String> {
+    fn read(answer: &'static [u8]) -> Result<Answer> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         std::thread::scope(|scope| {
@@ -185,7 +174,7 @@ mod tests {
     }
 
     fn refused(answer: &'static [u8]) -> String {
-        read(answer).unwrap_err()
+        format!("{:#}", read(answer).unwrap_err())
     }
 
     #[test]
@@ -229,24 +218,27 @@ mod tests {
             time: Duration::from_millis(20),
             ..LIMITS
         };
-        let told = address.get("/", short).unwrap_err();
+        let told = format!("{:#}", address.get("/", short).unwrap_err());
         assert!(told.contains("no answer within"), "{told}");
         drop(listener);
-        let told = address.get("/", LIMITS).unwrap_err();
+        let told = format!("{:#}", address.get("/", LIMITS).unwrap_err());
         assert!(told.ends_with("nothing listens there"), "{told}");
     }
 
     #[test]
     fn an_address_has_a_host_and_the_usual_port() {
-        let of = |url| Address::parse(url).map(|address| (address.host, address.path));
-        let expected = |host: &str, path: &str| Ok((host.to_owned(), path.to_owned()));
+        let of = |url| {
+            let address = Address::parse(url).ok()?;
+            Some((address.host, address.path))
+        };
+        let expected = |host: &str, path: &str| Some((host.to_owned(), path.to_owned()));
         assert_eq!(of("http://[::1]:9090"), expected("[::1]:9090", ""));
         assert_eq!(
             of("http://a.example/m?x=1"),
             expected("a.example:80", "/m?x=1")
         );
         for wrong in ["https://a/", "localhost:9100", "http:///metrics"] {
-            assert!(of(wrong).is_err(), "{wrong}");
+            assert!(of(wrong).is_none(), "{wrong}");
         }
     }
 

@@ -33,6 +33,7 @@ mod topology;
 mod trial;
 
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::FromArgMatches;
 
@@ -50,6 +51,11 @@ pub fn main() -> ExitCode {
         dispatch(cli.unwrap_or_else(|error| error.exit()))
     };
     exit::end(done)
+}
+
+/// A mutex's value. A panic while it was held has left nothing half done that matters.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

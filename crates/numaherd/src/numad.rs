@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use itertools::Itertools as _;
 
 use crate::cli::{AsNumad, NUMAD_USAGE};
 use crate::exit::{Exit, ended};
@@ -67,9 +68,12 @@ pub fn answer(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 
 /// `-i and -S are`.
 fn listed(options: &[&str]) -> String {
-    let names: Vec<String> = options.iter().map(|letter| format!("-{letter}")).collect();
-    let are = if names.len() == 1 { "is" } else { "are" };
-    format!("{} {are}", names.join(", "))
+    let names = options
+        .iter()
+        .map(|letter| format!("-{letter}"))
+        .format(", ");
+    let are = if options.len() == 1 { "is" } else { "are" };
+    format!("{names} {are}")
 }
 
 #[cfg(test)]

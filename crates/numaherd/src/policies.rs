@@ -1,7 +1,7 @@
 //! `numaherd policies`: what there is to choose from, and what one does by which rules.
 
 use anyhow::Result;
-use comfy_table::{Table, presets};
+use itertools::Itertools as _;
 use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
 use numaherd_policy::rules::Rule;
 use serde::Serialize;
@@ -70,9 +70,7 @@ fn describe(name: &str) -> Result<Description> {
         paging: paging.name,
         needs: needs.iter().map(ToString::to_string).collect(),
         also: also.iter().map(ToString::to_string).collect(),
-        rules: placement
-            .rules
-            .iter()
+        rules: (placement.rules.iter())
             .chain(paging.rules)
             .map(rule)
             .collect(),
@@ -80,15 +78,12 @@ fn describe(name: &str) -> Result<Description> {
 }
 
 fn list(all: &[Description]) -> Shown {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["policy", "what it does", "from"]);
+    let mut table = print::table(["policy", "what it does", "from"]);
     for policy in all {
         table.add_row([&policy.name, &policy.about, &policy.source]);
     }
-    let names = |names: Vec<&str>| names.join(", ");
-    let placements = names(PLACEMENTS.iter().map(|half| half.name).collect());
-    let pagings = names(PAGINGS.iter().map(|half| half.name).collect());
+    let placements = PLACEMENTS.iter().map(|half| half.name).format(", ");
+    let pagings = PAGINGS.iter().map(|half| half.name).format(", ");
     format!(
         "{table}\n\nAny placement can be combined with any paging, for example dino+whole-set:\n  \
          placements  {placements}\n  pagings     {pagings}\n\

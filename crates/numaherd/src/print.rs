@@ -9,12 +9,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::laboratory::PROGRAM;
 
 /// Text for people.
 pub type Shown = String;
+
+/// A table without lines, with this head.
+pub fn table<const N: usize>(head: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(head);
+    table
+}
 
 /// Prints a value as JSON, or as the text that `text` makes of it.
 ///

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use numaherd_herd::replay::Wants;
@@ -24,7 +24,7 @@ use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 use crate::cli::{self, HerdFiles, Run, Steering};
 use crate::exit::{Exit, OrExit, coded};
 use crate::run::{self, Attached, Purpose};
-use crate::{doctor, print};
+use crate::{doctor, lock, print};
 
 /// The machine that is recorded.
 const ROOT: &str = "/";
@@ -42,12 +42,9 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
 
     let seen = Arc::new(Mutex::new(RunModel::new()));
     let run = seen.clone();
-    let watcher = move |line: &Arc<Line>| {
-        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
-        run.take(line);
-    };
+    let watcher = move |line: &Arc<Line>| lock(&run).take(line);
     let printed = |_: &Summary| {
-        let run = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = lock(&seen);
         let bytes = std::fs::metadata(&options.output).map_or(0, |file| file.len());
         let found = Recorded::of(&run, bytes, &wants(), &signals);
         print::shown(options.json, &found, || recorded(&found))
@@ -90,10 +87,13 @@ fn as_run(options: &cli::Record) -> Run {
 /// The signals to measure: those that placements of these policies go by, or all that there are. Single
 /// accesses are not among them: no ledger holds them.
 fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>> {
+    let measured = signals.iter().filter(|report| report.is_measured());
+    let measured = measured.map(|report| report.signal);
+    let measured: Vec<Signal> = measured
+        .filter(|&signal| Content::can_hold(signal))
+        .collect();
     if policies.is_empty() {
-        let measured = signals.iter().filter(|report| report.is_measured());
-        let kept = measured.map(|report| report.signal);
-        return Ok(kept.filter(|&signal| Content::can_hold(signal)).collect());
+        return Ok(measured);
     }
     let mut attended = Vec::new();
     for name in policies {
@@ -102,13 +102,9 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
         // What its pages go by cannot be recorded; `recorded` says so.
         policy.paging = registry::build("linux", &usual)?.paging;
         needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(coded)?;
-        let is_measured = |signal: &Signal| {
-            signals
-                .iter()
-                .any(|s| s.signal == *signal && s.is_measured())
-        };
-        let attends = Policies::from(policy).attends().into_iter();
-        attended.extend(attends.filter(|&s| Content::can_hold(s) && is_measured(&s)));
+        let mut attends = Policies::from(policy).attends();
+        attends.retain(|signal| measured.contains(signal));
+        attended.extend(attends);
     }
     attended.sort_unstable();
     attended.dedup();

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::cli::Release;
 use crate::config::Effective;
-use crate::exit::{coded, ended};
+use crate::exit::{Exit, coded, ended};
 use crate::print::{self, Shown};
 
 /// Where the journal is when nobody says otherwise: `/run/numaherd` for root, else the user's own
@@ -44,6 +44,12 @@ struct Left {
     tid: u32,
     name: String,
     why: String,
+}
+
+impl Left {
+    fn text(&self, what: &str) -> String {
+        format!("thread {} ({}) {what}: {}", self.tid, self.name, self.why)
+    }
 }
 
 impl From<Restored> for Report {
@@ -86,17 +92,12 @@ pub fn release(options: &Release) -> Result<()> {
         Err(error) => report.problems.push(error.to_string()),
     }
     print::shown(options.json, &report, || text(&report, &path))?;
-    match (report.failed.len(), report.problems.len()) {
-        (0, 0) => Ok(()),
-        (0, _) => Err(ended!(
-            Failure,
-            "every affinity that the journal tells of is restored, but see above"
-        )),
-        (n, _) => Err(ended!(
-            Failure,
-            "the affinities of {n} threads could not be restored; see above"
-        )),
-    }
+    let why = match (report.failed.len(), report.problems.len()) {
+        (0, 0) => return Ok(()),
+        (0, _) => "every affinity that the journal tells of is restored, but see above".to_owned(),
+        (n, _) => format!("the affinities of {n} threads could not be restored; see above"),
+    };
+    Err(ended(Exit::Failure, why))
 }
 
 /// The journal's path: from the configuration, or the default. A wrong configuration is reported, and the default
@@ -132,12 +133,8 @@ pub fn give_back(journal: &mut Journal) -> Vec<String> {
             of_these(report.heirs)
         ));
     }
-    for left in report.left_alone.iter().chain(&report.failed) {
-        messages.push(format!(
-            "thread {} ({}) not restored: {}",
-            left.tid, left.name, left.why
-        ));
-    }
+    let left = report.left_alone.iter().chain(&report.failed);
+    messages.extend(left.map(|left| left.text("not restored")));
     messages
 }
 
@@ -209,16 +206,10 @@ fn text(report: &Report, path: &Path) -> Shown {
         of_these(*heirs)
     );
     for left in left_alone {
-        text += &format!(
-            "thread {} ({}) left alone: {}\n",
-            left.tid, left.name, left.why
-        );
+        text += &(left.text("left alone") + "\n");
     }
     for left in failed {
-        text += &format!(
-            "thread {} ({}) not restored: {}\n",
-            left.tid, left.name, left.why
-        );
+        text += &(left.text("not restored") + "\n");
     }
     text
 }

@@ -35,7 +35,9 @@ pub fn report(options: &Report) -> Result<()> {
     spare_ledgers(output, &options.ledgers)?;
     spare_ledgers(output, &earlier)?;
     let ledgers = runs(&options.ledgers, &earlier);
-    let runs = read_all(&ledgers, &names(&ledgers))?;
+    let named: Vec<(&PathBuf, String)> = ledgers.iter().zip(names(&ledgers)).collect();
+    let runs: Vec<Run> =
+        read_all(&named, |(path, name)| read(path, name)).collect::<Result<_>>()?;
     save(output, &page(&runs))?;
     let damaged = ledgers.iter().zip(&runs);
     let damaged = damaged.filter_map(|(path, run)| Some((path.display(), run.damage()?)));
@@ -70,26 +72,20 @@ fn names(ledgers: &[PathBuf]) -> Vec<String> {
     ledgers.iter().map(shown).collect()
 }
 
-/// Reads ledgers, as many at a time as there are CPUs; the runs are in their order.
-fn read_all(ledgers: &[PathBuf], names: &[String]) -> Result<Vec<Run>> {
+/// Reads each of these, as many at a time as there are CPUs; what comes of them is in their order.
+fn read_all<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> impl Iterator<Item = R> {
     let at_once = thread::available_parallelism().map_or(1, NonZero::get);
-    let paths = ledgers.iter().map(PathBuf::as_path);
-    let named: Vec<(&Path, &str)> = paths.zip(names.iter().map(String::as_str)).collect();
-    let mut runs = Vec::with_capacity(ledgers.len());
-    for part in named.chunks(at_once) {
-        let read: Vec<Result<Run>> = thread::scope(|scope| {
-            let start = |&(path, name)| scope.spawn(move || read(path, name));
+    all.chunks(at_once).flat_map(move |part| {
+        let read = &read;
+        thread::scope(|scope| {
+            let start = |one| scope.spawn(move || read(one));
             let threads: Vec<_> = part.iter().map(start).collect();
-            let end = |thread: ScopedJoinHandle<'_, Result<Run>>| {
+            let end = |thread: ScopedJoinHandle<'_, R>| {
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic))
             };
-            threads.into_iter().map(end).collect()
-        });
-        for run in read {
-            runs.push(run?);
-        }
-    }
-    Ok(runs)
+            threads.into_iter().map(end).collect::<Vec<R>>()
+        })
+    })
 }
 
 fn read(path: &Path, name: &str) -> Result<Run> {

@@ -1,7 +1,7 @@
 //! `numaherd topology`: prints and draws a machine.
 
 use anyhow::Result;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Table};
 use numaherd_host::Layers;
 use numaherd_topology::{Machine, draw, read_any};
 use serde::Serialize;
@@ -59,10 +59,8 @@ fn list_presets(json: bool) -> Result<()> {
 }
 
 fn listed(all: &[Preset]) -> Shown {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    let mut table = print::table(["preset", "machine"]);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["preset", "machine"]);
     for preset in all {
         table.add_row([&preset.name, &preset.description]);
     }

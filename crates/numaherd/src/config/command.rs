@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Result;
-use comfy_table::{Table, presets};
+use itertools::Itertools as _;
 use numaherd_files::setting::joined;
 use numaherd_herd::HerdError;
 use numaherd_herd::journal;
@@ -13,7 +13,7 @@ use numaherd_herd::ledger::Writer;
 use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use numaherd_quantity::counted;
-use numaherd_topology::{CpuSet, IdSet, NodeSet, sysfs};
+use numaherd_topology::{CpuSet, Id, IdSet, NodeSet, sysfs};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -248,17 +248,19 @@ fn check_here(effective: &Effective) -> Result<()> {
     let topology = sysfs::read(Path::new("/"))?;
     let cpus: CpuSet = topology.cpus().iter().map(|cpu| cpu.id).collect();
     let nodes: NodeSet = topology.nodes().iter().map(|node| node.id).collect();
-    if let Some(absent) = limits.cpus.as_ref().and_then(|limit| absent(limit, &cpus)) {
-        let why = format!("this machine has no CPUs {absent}; it has {cpus}");
-        return Err(refused("herd.limits.cpus", &why));
-    }
-    if let Some(absent) = limits
-        .nodes
-        .as_ref()
-        .and_then(|limit| absent(limit, &nodes))
-    {
-        let why = format!("this machine has no nodes {absent}; it has {nodes}");
-        return Err(refused("herd.limits.nodes", &why));
+    for (key, why) in [
+        (
+            "herd.limits.cpus",
+            beyond("CPUs", limits.cpus.as_ref(), &cpus),
+        ),
+        (
+            "herd.limits.nodes",
+            beyond("nodes", limits.nodes.as_ref(), &nodes),
+        ),
+    ] {
+        if let Some(why) = why {
+            return Err(refused(key, &why));
+        }
     }
     Ok(())
 }
@@ -268,12 +270,10 @@ fn is_missing(error: &HerdError) -> bool {
 }
 
 /// What of a limit is not on the machine, if anything.
-fn absent<T: Copy + Into<u32> + From<u32>>(
-    limit: &IdSet<T>,
-    machine: &IdSet<T>,
-) -> Option<IdSet<T>> {
-    let absent = limit.difference(machine);
-    (!absent.is_empty()).then_some(absent)
+fn beyond<T: Id>(what: &str, limit: Option<&IdSet<T>>, machine: &IdSet<T>) -> Option<String> {
+    let absent = limit?.difference(machine);
+    let why = || format!("this machine has no {what} {absent}; it has {machine}");
+    (!absent.is_empty()).then(why)
 }
 
 /// A key, as JSON.
@@ -325,8 +325,7 @@ fn list(options: &ConfigKeys) -> Result<()> {
     }
     let described: Vec<Described> = found.iter().map(Described::of).collect();
     print::shown(options.json, &described, || {
-        let all: Vec<String> = found.iter().map(one).collect();
-        all.join("\n")
+        found.iter().map(one).join("\n")
     })
 }
 
@@ -346,9 +345,7 @@ fn default_in_words(key: &Key) -> String {
 }
 
 fn overview(all: &[Key]) -> Shown {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["key", "default", "unit", "what it does"]);
+    let mut table = print::table(["key", "default", "unit", "what it does"]);
     for key in all {
         table.add_row([
             &key.name,

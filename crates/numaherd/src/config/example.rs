@@ -55,16 +55,12 @@ fn entry(key: &Key) -> String {
         Ok(default) if setting.example.is_empty() => default,
         _ => setting.example.to_owned(),
     };
-    let left_out = if setting.left_out.is_empty() {
-        String::new()
-    } else {
-        format!("left out: {}", setting.left_out)
+    let left_out = match setting.left_out {
+        "" => String::new(),
+        left_out => format!("left out: {left_out}"),
     };
-    let counts = setting.counts();
-    let words: Vec<&str> = [counts.as_str(), &left_out]
-        .into_iter()
-        .filter(|w| !w.is_empty())
-        .collect();
+    let mut words = vec![setting.counts(), left_out];
+    words.retain(|words| !words.is_empty());
     let comment = match words.as_slice() {
         [] => String::new(),
         words => format!("  # {}", words.join("; ")),

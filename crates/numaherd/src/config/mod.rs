@@ -105,6 +105,17 @@ impl Wanted {
     }
 }
 
+/// Sets keys to the values of options, where these are given: `"--option": [key] = value;`.
+macro_rules! overrule {
+    ($effective:ident: $($option:literal: [$first:ident $(. $more:ident)*] = $value:expr;)+) => {$(
+        if let Some(value) = $value {
+            $effective.config.$first$(.$more)* = value.into();
+            let key = concat!(stringify!($first) $(, ".", stringify!($more))*);
+            $effective.origins.insert(key.to_owned(), Origin::Option($option));
+        }
+    )+};
+}
+
 impl Effective {
     /// What holds for a run of these options.
     ///
@@ -204,76 +215,31 @@ impl Effective {
 
     /// What the command line says otherwise.
     fn overrule(&mut self, run: &Run) -> Result<()> {
-        let Self {
-            config, origins, ..
-        } = self;
-        let mut from = |key: &str, option| {
-            origins.insert(key.to_owned(), Origin::Option(option));
-        };
-        if run.policy.is_some() {
-            config.policy.clone_from(&run.policy);
-            from("policy", "--policy");
-        }
-        let named = &run.files;
-        let files = [
-            (&mut config.events, &named.events, "events", "--events"),
-            (&mut config.ledger, &named.ledger, "ledger", "--ledger"),
-            (&mut config.journal, &named.journal, "journal", "--journal"),
-        ];
-        for (file, named, key, option) in files {
-            if named.is_some() {
-                file.clone_from(named);
-                from(key, option);
-            }
-        }
-        let (herd, steering) = (&mut config.herd, &run.steering);
-        if let Some(interval) = steering.interval {
-            herd.placement_interval_ms = Some(milliseconds(interval));
-            from("herd.placement_interval_ms", "--interval");
-        }
-        if let Some(interval) = steering.paging_interval {
-            herd.paging_interval_ms = milliseconds(interval);
-            from("herd.paging_interval_ms", "--paging-interval");
-        }
-        if let Some(length) = run.length {
-            herd.length_ms = Some(milliseconds(length));
-            from("herd.length_ms", "--for");
-        }
-        if steering.dry_run {
-            herd.dry_run = true;
-            from("herd.dry_run", "--dry-run");
-        }
-        if let Some(seed) = steering.seed {
-            herd.seed = seed;
-            from("herd.seed", "--seed");
-        }
-        if let Some(enforce) = steering.enforce {
-            herd.enforce = match enforce {
-                Enforcement::Affinity => numaherd_herd::Enforcement::Affinity,
-                Enforcement::Scx => numaherd_herd::Enforcement::Scx,
-            };
-            from("herd.enforce", "--enforce");
-        }
-        let limits = &mut herd.limits;
-        if steering.cpus.is_some() {
-            limits.cpus.clone_from(&steering.cpus);
-            from("herd.limits.cpus", "--cpus");
-        }
-        if steering.nodes.is_some() {
-            limits.nodes.clone_from(&steering.nodes);
-            from("herd.limits.nodes", "--nodes");
-        }
-        if let Some(scope) = steering.scope {
-            limits.scope = Some(match scope {
-                AffinityScope::Core => numaherd_herd::AffinityScope::Core,
-                AffinityScope::Domain => numaherd_herd::AffinityScope::Domain,
-                AffinityScope::Node => numaherd_herd::AffinityScope::Node,
-            });
-            from("herd.limits.scope", "--scope");
-        }
-        if steering.take_over {
-            limits.take_over = true;
-            from("herd.limits.take_over", "--take-over");
+        let (files, steering) = (&run.files, &run.steering);
+        let enforce = steering.enforce.map(|enforce| match enforce {
+            Enforcement::Affinity => numaherd_herd::Enforcement::Affinity,
+            Enforcement::Scx => numaherd_herd::Enforcement::Scx,
+        });
+        let scope = steering.scope.map(|scope| match scope {
+            AffinityScope::Core => numaherd_herd::AffinityScope::Core,
+            AffinityScope::Domain => numaherd_herd::AffinityScope::Domain,
+            AffinityScope::Node => numaherd_herd::AffinityScope::Node,
+        });
+        overrule! { self:
+            "--policy": [policy] = run.policy.clone();
+            "--events": [events] = files.events.clone();
+            "--ledger": [ledger] = files.ledger.clone();
+            "--journal": [journal] = files.journal.clone();
+            "--interval": [herd.placement_interval_ms] = steering.interval.map(milliseconds);
+            "--paging-interval": [herd.paging_interval_ms] = steering.paging_interval.map(milliseconds);
+            "--for": [herd.length_ms] = run.length.map(milliseconds);
+            "--dry-run": [herd.dry_run] = steering.dry_run.then_some(true);
+            "--seed": [herd.seed] = steering.seed;
+            "--enforce": [herd.enforce] = enforce;
+            "--cpus": [herd.limits.cpus] = steering.cpus.clone();
+            "--nodes": [herd.limits.nodes] = steering.nodes.clone();
+            "--scope": [herd.limits.scope] = scope;
+            "--take-over": [herd.limits.take_over] = steering.take_over.then_some(true);
         }
         self.choose(run)
     }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use itertools::Itertools as _;
 use numaherd_herd::journal::owed;
 use numaherd_host::{Finding, Verdict};
 use numaherd_world::Signal;
@@ -64,14 +65,12 @@ fn configuration(
         (Effective::default(), told)
     };
     let policy = effective.config.policy();
-    let lacking: Vec<String> = lacks(policy).iter().map(ToString::to_string).collect();
+    let lacking = lacks(policy);
     if lacking.is_empty() {
         return say(Verdict::Good, format!("{told}; policy {policy}"), None);
     }
-    let found = format!(
-        "{told}, but its policy {policy} cannot run here: it lacks {}",
-        lacking.join(", ")
-    );
+    let lacking = lacking.iter().format(", ");
+    let found = format!("{told}, but its policy {policy} cannot run here: it lacks {lacking}");
     let remedy = instead.map(|name| format!("policy = \"{name}\" in {USUAL_FILE}"));
     say(Verdict::Bad, found, remedy.as_deref())
 }

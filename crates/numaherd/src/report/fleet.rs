@@ -5,21 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZero;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use numaherd_herd::HerdError;
 use numaherd_herd::ledger::{Header, earlier_part};
 use numaherd_show::fleet::prometheus::{self, Query};
 use numaherd_show::fleet::{Fleet, Gathering, HostRead, Reading, page, text};
 
-use super::{runs, save, spare_ledgers};
+use super::{read_all, runs, save, spare_ledgers};
 use crate::cli::Report;
-use crate::exit::{Exit, OrExit, ended};
+use crate::exit::ended;
 use crate::http::{Address, Limits, encoded};
 use crate::{ledger, print};
 
@@ -53,7 +50,7 @@ struct Found {
 /// after all is shown.
 pub fn report(options: &Report) -> Result<()> {
     let fleet = match &options.prometheus {
-        Some(url) => of_prometheus(url, options.over.unwrap_or(USUAL)).or_exit(Exit::Failure)?,
+        Some(url) => of_prometheus(url, options.over.unwrap_or(USUAL))?,
         None => of_ledgers(options)?,
     };
     match &options.output {
@@ -81,17 +78,14 @@ fn of_ledgers(options: &Report) -> Result<Fleet> {
     }
     let mut gathering = Gathering::default();
     let (mut hosts, mut others) = (0, 0_u64);
-    let at_once = thread::available_parallelism().map_or(1, NonZero::get);
-    for part in found.chunks(at_once) {
-        for (found, read) in part.iter().zip(read_all(part)) {
-            match read {
-                Ok(read) => {
-                    hosts += 1;
-                    gathering.host(read);
-                }
-                Err(HerdError::NotOurs { .. }) if found.in_directory => others += 1,
-                Err(error) => gathering.note(&found.name, format!("not read: {error}")),
+    for (found, read) in found.iter().zip(read_all(&found, read)) {
+        match read {
+            Ok(read) => {
+                hosts += 1;
+                gathering.host(read);
             }
+            Err(HerdError::NotOurs { .. }) if found.in_directory => others += 1,
+            Err(error) => gathering.note(&found.name, format!("not read: {error}")),
         }
     }
     if others > 0 {
@@ -100,33 +94,16 @@ fn of_ledgers(options: &Report) -> Result<Fleet> {
         gathering.note("other files", what);
     }
     let fleet = gathering.finish("their ledgers".to_owned());
-    match hosts {
-        0 => {
-            let first = fleet.notes.first();
-            let why = first.map_or_else(String::new, |note| {
-                format!(": {}: {}", note.name, note.what)
-            });
-            Err(ended!(
-                Usage,
-                "none of the files is a ledger that can be read{why}"
-            ))
-        }
-        _ => Ok(fleet),
+    if hosts > 0 {
+        return Ok(fleet);
     }
-}
-
-/// Reads a few ledgers at once.
-fn read_all(part: &[Found]) -> Vec<Result<HostRead, HerdError>> {
-    thread::scope(|scope| {
-        let threads: Vec<_> = part
-            .iter()
-            .map(|found| scope.spawn(|| read(found)))
-            .collect();
-        let threads = threads.into_iter();
-        threads
-            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
-    })
+    let first = fleet.notes.first();
+    let why = first.map(|note| format!(": {}: {}", note.name, note.what));
+    let why = why.unwrap_or_default();
+    Err(ended!(
+        Usage,
+        "none of the files is a ledger that can be read{why}"
+    ))
 }
 
 fn read(found: &Found) -> Result<HostRead, HerdError> {
@@ -208,31 +185,25 @@ fn host_name(path: &Path) -> String {
 }
 
 /// What a Prometheus knows, averaged over a time.
-fn of_prometheus(url: &str, over: Duration) -> Result<Fleet, String> {
-    let address = Address::parse(url).map_err(|why| format!("--prometheus: {why}"))?;
+fn of_prometheus(url: &str, over: Duration) -> Result<Fleet> {
+    let address = Address::parse(url).context("--prometheus")?;
     let base = address.path.trim_end_matches('/');
     let mut answers = BTreeMap::new();
     for query in Query::ALL {
         let expression = query.expression(over.as_secs());
         let path = format!("{base}/api/v1/query?query={}", encoded(&expression));
         let answer = address.get(&path, LIMITS)?;
+        let cannot = format!("cannot ask {url} for {expression}");
         let samples = match (answer.status.as_u16(), prometheus::answer(&answer.body)) {
             (200, Ok(samples)) => samples,
             // Prometheus says in JSON what is wrong, with one of these.
-            (200 | 400 | 422 | 503, Err(why)) => return Err(asked(url, &expression, &why)),
-            _ => {
-                return Err(asked(
-                    url,
-                    &expression,
-                    &format!("it answered {}", answer.status),
-                ));
-            }
+            (200 | 400 | 422 | 503, Err(why)) => bail!("{cannot}: {why}"),
+            _ => bail!("{cannot}: it answered {}", answer.status),
         };
-        if query == Query::Policy && samples.is_empty() {
-            return Err(format!(
-                "{url} has no metrics of a numaherd: add the job of contrib/prometheus/scrape.yml to it"
-            ));
-        }
+        ensure!(
+            query != Query::Policy || !samples.is_empty(),
+            "{url} has no metrics of a numaherd: add the job of contrib/prometheus/scrape.yml to it"
+        );
         answers.insert(query, samples);
     }
     let drawn_from = format!("{url} over the last {}", span(over));
@@ -246,10 +217,6 @@ fn span(over: Duration) -> String {
         s if s.is_multiple_of(60) => format!("{} min", s / 60),
         s => format!("{s} s"),
     }
-}
-
-fn asked(url: &str, expression: &str, why: &str) -> String {
-    format!("cannot ask {url} for {expression}: {why}")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::Result;
+use itertools::Itertools as _;
 use rustix::fs::{major, minor};
 
 use crate::exit::ended;
@@ -104,11 +105,10 @@ pub fn holders(root: &Path, file: &Path) -> Vec<u32> {
 
 /// Processes by number, for people.
 pub fn shown(holders: &[u32]) -> String {
-    let numbers: Vec<String> = holders.iter().map(u32::to_string).collect();
-    match numbers[..] {
+    match holders {
         [] => "its process is not known".to_owned(),
-        [_] => format!("process {}", numbers[0]),
-        _ => format!("processes {}", numbers.join(", ")),
+        [one] => format!("process {one}"),
+        all => format!("processes {}", all.iter().format(", ")),
     }
 }
 

@@ -10,10 +10,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use itertools::Itertools as _;
 use numaherd_herd::{Change, Control, ControlError, Request};
 use numaherd_host::{Confined, GroupRules};
 use numaherd_policy::groups::Policies;
@@ -27,6 +28,7 @@ use crate::config::file::steering;
 use crate::config::keys::as_toml;
 use crate::config::{Config, Effective, Values, values};
 use crate::exit::{Exit, OrExit, ended};
+use crate::lock;
 use crate::print::say;
 
 /// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
@@ -98,7 +100,7 @@ impl Reload {
         lacks_memory: Option<Confined>,
     ) {
         let began_dry = held.config.herd.dry_run;
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running {
+        *lock(&self.running) = Some(Running {
             options: options.clone(),
             held,
             began_dry,
@@ -116,7 +118,7 @@ impl Reload {
     /// The file is wrong or cannot be read, or the herd refuses what it asks for: all is as it was.
     /// Nothing runs yet. The herd has ended.
     pub fn now(&self, by: &str) -> Result<Reloaded> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&self.running);
         let Some(running) = &mut *running else {
             bail!("nothing runs yet whose configuration could be read again");
         };
@@ -149,7 +151,7 @@ impl Reload {
     /// The policy is unknown, or the herd refuses it: all is as it was. Nothing runs yet. The herd has
     /// ended.
     pub fn policy(&self, name: &str, by: &str) -> Result<String> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&self.running);
         let Some(running) = &mut *running else {
             bail!("no herd is running yet whose policy could be changed");
         };
@@ -281,9 +283,8 @@ fn keep_what_cannot_change(wanted: &mut Config, held: &Config, began_dry: bool) 
 }
 
 fn differences(before: &Values, now: &Values) -> Vec<Difference> {
-    let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-    keys.into_iter()
-        .filter(|key| before.get(*key) != now.get(*key))
+    let keys = before.keys().merge(now.keys()).dedup();
+    keys.filter(|key| before.get(*key) != now.get(*key))
         .map(|key| Difference {
             key: key.clone(),
             before: before.get(key).map(as_toml),
@@ -308,14 +309,11 @@ impl fmt::Display for Reloaded {
             None => f.write_str("there is no configuration file: ")?,
         }
         let list = |all: &[Difference]| {
-            let shown: Vec<String> = all
-                .iter()
-                .take(MOST_SHOWN)
-                .map(Difference::to_string)
-                .collect();
-            let more = all.len() - shown.len();
-            let more = (more > 0).then(|| format!(", and {more} more"));
-            shown.join(", ") + &more.unwrap_or_default()
+            let shown = all.iter().take(MOST_SHOWN).format(", ");
+            match all.len().saturating_sub(MOST_SHOWN) {
+                0 => shown.to_string(),
+                more => format!("{shown}, and {more} more"),
+            }
         };
         match self.changed.as_slice() {
             [] => f.write_str("nothing changed")?,
@@ -324,8 +322,8 @@ impl fmt::Display for Reloaded {
         match self.needs_restart.as_slice() {
             [] => Ok(()),
             waiting => {
-                let keys: Vec<&str> = waiting.iter().map(|one| one.key.as_str()).collect();
-                write!(f, "; a restart is needed for {}", keys.join(", "))
+                let keys = waiting.iter().map(|one| &one.key).format(", ");
+                write!(f, "; a restart is needed for {keys}")
             }
         }
     }

@@ -6,7 +6,7 @@
 //! weight, not by number: a snapshot of 5,000 threads is a megabyte, a tick of paging a few hundred bytes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -15,6 +15,7 @@ use numaherd_herd::{Line, Record};
 use numaherd_show::run::RunModel;
 
 use crate::ledger::{PROGRAM, now_ms};
+use crate::lock;
 
 /// What lines that wait may weigh together. A thread of a snapshot weighs one; some 300 bytes.
 const MOST_WAITING: usize = 1 << 16;
@@ -211,11 +212,6 @@ impl Feed {
         let drawn = lock(&self.drawn);
         look(&drawn.run, drawn.heard)
     }
-}
-
-/// A panic while it was held has left nothing half done that matters here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn weight(line: &Line) -> usize {

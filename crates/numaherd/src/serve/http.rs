@@ -14,7 +14,7 @@
 use std::convert::Infallible;
 use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -35,6 +35,7 @@ use tokio::time::timeout;
 
 use super::allowed::{Token, is_local_name};
 use super::feed::Feed;
+use crate::lock;
 
 /// Most connections at once, of all addresses together.
 pub const MOST_CONNECTIONS: usize = 256;
@@ -158,7 +159,7 @@ impl Web {
 
     /// What was drawn lately, or draws it.
     fn drawn(&self, drawing: Drawing) -> String {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let place = &mut kept[drawing as usize];
         if let Some((at, text)) = place
             && at.elapsed() < KEPT

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -73,16 +74,9 @@ pub fn addresses(given: &[String], allow_remote: bool) -> Result<Vec<Address>> {
 /// # Errors
 /// The kernel refuses: somebody listens there already, or it is not one of this machine's.
 pub fn tcp(address: SocketAddr) -> Result<TcpListener> {
-    let cannot = |error: std::io::Error| {
-        let exit = match error.kind() {
-            std::io::ErrorKind::AddrInUse => Exit::Busy,
-            std::io::ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::Failure,
-        };
-        ended(
-            exit,
-            format!("cannot listen at {address}: {error}; choose another with --listen"),
-        )
+    let cannot = |error: io::Error| {
+        let why = format!("cannot listen at {address}: {error}; choose another with --listen");
+        ended(exit(&error), why)
     };
     let listener = TcpListener::bind(address).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
@@ -96,12 +90,11 @@ pub fn tcp(address: SocketAddr) -> Result<TcpListener> {
 /// Somebody answers there already, something else is there, or the kernel does not permit it.
 pub fn unix(path: &Path, mode: u32, group: Option<u32>) -> Result<UnixListener> {
     let shown = path.display();
-    let cannot = |error: std::io::Error| {
-        let exit = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::Failure,
-        };
-        ended(exit, format!("cannot make the socket {shown}: {error}"))
+    let cannot = |error: io::Error| {
+        ended(
+            exit(&error),
+            format!("cannot make the socket {shown}: {error}"),
+        )
     };
     if let Some(folder) = path
         .parent()
@@ -123,12 +116,21 @@ pub fn unix(path: &Path, mode: u32, group: Option<u32>) -> Result<UnixListener> 
     Ok(listener)
 }
 
+/// The exit code of a program that cannot listen.
+fn exit(error: &io::Error) -> Exit {
+    match error.kind() {
+        ErrorKind::AddrInUse => Exit::Busy,
+        ErrorKind::PermissionDenied => Exit::Permission,
+        _ => Exit::Failure,
+    }
+}
+
 /// Takes a socket's file away that nobody answers at.
 fn free(path: &Path) -> Result<()> {
     let shown = path.display();
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => {
             return Err(ended!(Permission, "cannot look at {shown}: {error}"));
         }
@@ -140,14 +142,13 @@ fn free(path: &Path) -> Result<()> {
         ));
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|error| {
                 ended!(
                     Permission,
                     "cannot remove the unused socket {shown}: {error}"
                 )
-            })
-        }
+            }),
         Ok(_) => Err(ended!(
             Busy,
             "another numaherd serves at {shown}; end it, or choose another path"

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use numaherd_quantity::nanoseconds;
 use numaherd_show::top::{Colors, Effect, Look, Tab, Timeline, Top, svg, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -76,10 +77,6 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
             .context("cannot end by the signal that asked for it")?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What the command line chose to see.

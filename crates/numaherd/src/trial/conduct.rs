@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use numaherd_herd::ledger::{Design, Pair, Side};
+use numaherd_herd::ledger::{Design, Pair, Side, TrialEnd};
 use numaherd_policy::Random;
 use numaherd_show::trial::Verdict;
 use rand::{Rng, SeedableRng};
@@ -68,23 +68,22 @@ pub enum Event<'a> {
     Pair(&'a [Pair]),
 }
 
-/// How a trial ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// With the last pair.
-    Complete,
-    /// Before, since a difference was shown.
-    Early,
-    /// Before, for another reason.
-    Halted(Halt),
+impl Halt {
+    /// How a trial ended that was halted so.
+    pub fn into_end(self) -> Option<TrialEnd> {
+        match self {
+            Self::Stopped => None,
+            Self::Failed(why) => Some(TrialEnd::Failed(why)),
+        }
+    }
 }
 
-/// Conducts a trial. Returns the complete pairs, and how it ended.
+/// Conducts a trial. Returns the complete pairs, and why it ended by itself before the last pair, where it did.
 pub fn conduct(
     design: &Design,
     machine: &mut impl Machine,
     mut happens: impl FnMut(Event<'_>),
-) -> (Vec<Pair>, End) {
+) -> (Vec<Pair>, Option<TrialEnd>) {
     let mut random = Random::seed_from_u64(design.seed);
     let mut pairs = Vec::with_capacity(design.pairs_planned);
     let mut last = None;
@@ -95,15 +94,15 @@ pub fn conduct(
         };
         match pair(design, sides, machine, &mut last, &mut happens) {
             Ok(pair) => pairs.push(pair),
-            Err(halt) => return (pairs, End::Halted(halt)),
+            Err(halt) => return (pairs, halt.into_end()),
         }
         happens(Event::Pair(&pairs));
         let is_shown = || Verdict::of(&pairs, design).is_some_and(|verdict| verdict.is_shown());
         if design.stop_early && pairs.len() < design.pairs_planned && is_shown() {
-            return (pairs, End::Early);
+            return (pairs, Some(TrialEnd::Early));
         }
     }
-    (pairs, End::Complete)
+    (pairs, None)
 }
 
 fn pair(

@@ -13,7 +13,7 @@ mod progress;
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -29,9 +29,9 @@ use crate::cli::{self, Run, Steering};
 use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::exit::{Exit, OrExit, ended};
-use crate::print;
 use crate::run::{self, Attached, Ender, Purpose};
-use conduct::{End, Event, Halt, Machine, Reading, conduct};
+use crate::{lock, print};
+use conduct::{Event, Halt, Machine, Reading, conduct};
 use live::Live;
 use progress::{Endpoint, Source};
 
@@ -278,10 +278,6 @@ fn counted(run: &RunModel) -> Option<Reading> {
     })
 }
 
-fn lock(run: &Mutex<RunModel>) -> std::sync::MutexGuard<'_, RunModel> {
-    run.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Conducts the trial of a running herd.
 struct Conductor {
     began: Instant,
@@ -309,8 +305,8 @@ impl Conductor {
             }))
         };
         let mut live = Live::new(&plan, std::io::stderr().is_terminal());
-        let (pairs, end) = match ready {
-            Err(halt) => (Vec::new(), End::Halted(halt)),
+        let (pairs, ended) = match ready {
+            Err(halt) => (Vec::new(), halt.into_end()),
             Ok(()) => conduct(&plan.design, &mut self, |event| {
                 // A terminal that has gone is no error.
                 let _ = std::io::stderr().write_all(live.event(event).as_bytes());
@@ -321,11 +317,6 @@ impl Conductor {
             }),
         };
         let _ = std::io::stderr().write_all(live.over().as_bytes());
-        let ended = match end {
-            End::Early => Some(TrialEnd::Early),
-            End::Halted(Halt::Failed(why)) => Some(TrialEnd::Failed(why)),
-            End::Complete | End::Halted(Halt::Stopped) => None,
-        };
         if ended.is_some() {
             // Where the herd has ended meanwhile, the ledger has how.
             let _ = self.ask(record(None, ended.clone()));
@@ -428,7 +419,7 @@ impl Machine for Conductor {
             }),
             // A program that ends takes its counter along.
             Some(Err(_)) if self.heard.try_recv().is_ok() => Err(Halt::Stopped),
-            Some(Err(why)) => Err(Halt::Failed(why)),
+            Some(Err(why)) => Err(Halt::Failed(format!("{why:#}"))),
             None => counted(&lock(&self.seen)).ok_or(Halt::Stopped),
         }
     }

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use anyhow::{Context, Result, anyhow, bail};
 use hyper::StatusCode;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -50,14 +51,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// It is no such address, or no such metric.
-    pub fn parse(url: &str, metric: &str) -> Result<Self, String> {
+    pub fn parse(url: &str, metric: &str) -> Result<Self> {
         let address = Address::parse(url).map_err(|why| {
-            format!(
+            anyhow!(
                 "--prometheus: {why}; for anything else, use --progress with a command such as curl"
             )
         })?;
         let wrong = || {
-            format!("--prometheus: {metric:?} is no metric; write NAME or NAME{{LABEL=\"VALUE\"}}")
+            anyhow!("--prometheus: {metric:?} is no metric; write NAME or NAME{{LABEL=\"VALUE\"}}")
         };
         let (name, labels) = sample(metric)
             .filter(|(_, _, rest)| rest.is_empty())
@@ -71,7 +72,7 @@ impl Endpoint {
     }
 
     /// The sum of all samples of the metric.
-    fn value(&self, text: &str) -> Result<f64, String> {
+    fn value(&self, text: &str) -> Result<f64> {
         let mut sum = None;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         for (name, labels, rest) in lines.filter_map(sample) {
@@ -89,15 +90,12 @@ impl Endpoint {
                 .next()
                 .and_then(|value| value.parse::<f64>().ok());
             let Some(value) = value.filter(|value| value.is_finite()) else {
-                return Err(format!(
-                    "{}: {name} is {:?}, which is no number",
-                    self.address.url,
-                    rest.trim()
-                ));
+                let (url, value) = (&self.address.url, rest.trim());
+                bail!("{url}: {name} is {value:?}, which is no number");
             };
             sum = Some(sum.unwrap_or(0.0) + value);
         }
-        sum.ok_or_else(|| format!("{} has no metric {}", self.address.url, self.named()))
+        sum.with_context(|| format!("{} has no metric {}", self.address.url, self.named()))
     }
 
     fn named(&self) -> String {
@@ -108,7 +106,7 @@ impl Endpoint {
     }
 
     /// The endpoint's text.
-    fn text(&self) -> Result<String, String> {
+    fn text(&self) -> Result<String> {
         let path = match self.address.path.as_str() {
             "" => "/metrics",
             path => path,
@@ -116,10 +114,7 @@ impl Endpoint {
         let answer = self.address.get(path, LIMITS)?;
         match answer.status {
             StatusCode::OK => Ok(String::from_utf8_lossy(&answer.body).into_owned()),
-            status => Err(format!(
-                "cannot read {}: it answered {status}",
-                self.address.url
-            )),
+            status => bail!("cannot read {}: it answered {status}", self.address.url),
         }
     }
 }
@@ -155,7 +150,7 @@ impl Source {
     ///
     /// # Errors
     /// A sentence with what was tried and what came of it.
-    pub fn read(&self) -> Option<Result<f64, String>> {
+    pub fn read(&self) -> Option<Result<f64>> {
         match self {
             Self::Command(command) => Some(printed(command)),
             Self::Prometheus(endpoint) => {
@@ -179,8 +174,8 @@ impl fmt::Display for Source {
 }
 
 /// The number that a command prints.
-fn printed(command: &str) -> Result<f64, String> {
-    let output = output(command).map_err(|why| format!("--progress: `{command}` {why}"))?;
+fn printed(command: &str) -> Result<f64> {
+    let output = output(command).map_err(|why| anyhow!("--progress: `{command}` {why}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let text = text.trim();
     if !output.status.success() {
@@ -190,19 +185,16 @@ fn printed(command: &str) -> Result<f64, String> {
             .lines()
             .last()
             .map(|line| format!(": {}", short(line)));
-        return Err(format!(
-            "--progress: `{command}` ended with {}{}",
-            output.status,
-            said.unwrap_or_default()
-        ));
+        let said = said.unwrap_or_default();
+        bail!("--progress: `{command}` ended with {}{said}", output.status);
     }
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-    number.ok_or_else(|| match text {
+    number.with_context(|| match text {
         "" => format!("--progress: `{command}` printed nothing; it has to print a number"),
-        _ => format!(
-            "--progress: `{command}` printed {:?}; it has to print a number and nothing else",
-            short(text)
-        ),
+        _ => {
+            let text = short(text);
+            format!("--progress: `{command}` printed {text:?}; it has to print a number and nothing else")
+        }
     })
 }
 
@@ -215,7 +207,7 @@ fn short(text: &str) -> String {
 }
 
 /// Runs a shell command. It has a process group of its own: a Ctrl-C for the trial is not for it.
-fn output(command: &str) -> Result<Output, String> {
+fn output(command: &str) -> Result<Output> {
     let child = Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::null())
@@ -223,7 +215,7 @@ fn output(command: &str) -> Result<Output, String> {
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|error| format!("cannot be started: {error}"))?;
+        .map_err(|error| anyhow!("cannot be started: {error}"))?;
     let group = Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::Builder::new().name("progress".to_owned());
@@ -233,13 +225,13 @@ fn output(command: &str) -> Result<Output, String> {
     };
     thread
         .spawn(wait)
-        .map_err(|error| format!("cannot be waited for: {error}"))?;
+        .map_err(|error| anyhow!("cannot be waited for: {error}"))?;
     match receiver.recv_timeout(PATIENCE) {
-        Ok(output) => output.map_err(|error| format!("cannot be read: {error}")),
+        Ok(output) => output.map_err(|error| anyhow!("cannot be read: {error}")),
         Err(_) => {
             // It may have ended in between.
             let _ = kill_process_group(group, Signal::KILL);
-            Err(format!("did not end within {} s", PATIENCE.as_secs()))
+            bail!("did not end within {} s", PATIENCE.as_secs())
         }
     }
 }
@@ -253,8 +245,10 @@ mod tests {
         requests_total{method=\"POST\",path=\"/\"} 5\n\
         requests_totals 99\nup 1\nodd NaN\nbig 1.5e9\n";
 
-    fn value(metric: &str) -> Result<f64, String> {
-        Endpoint::parse("http://localhost:9100", metric).and_then(|endpoint| endpoint.value(TEXT))
+    fn value(metric: &str) -> std::result::Result<f64, String> {
+        let endpoint = Endpoint::parse("http://localhost:9100", metric);
+        let value = endpoint.and_then(|endpoint| endpoint.value(TEXT));
+        value.map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -279,7 +273,7 @@ mod tests {
     #[test]
     fn a_metric_is_a_name_with_labels() {
         for wrong in ["", "sum(a)", "a b", "a{b=\"c\"", "1a"] {
-            let refused = Endpoint::parse("http://a", wrong).unwrap_err();
+            let refused = Endpoint::parse("http://a", wrong).unwrap_err().to_string();
             assert!(
                 refused.contains("is no metric; write NAME"),
                 "{wrong}: {refused}"
@@ -289,8 +283,8 @@ mod tests {
 
     #[test]
     fn a_command_prints_a_number_or_what_it_did_is_told() {
-        assert_eq!(printed("echo 12.5"), Ok(12.5));
-        let wrong = |command: &str| printed(command).unwrap_err();
+        assert_eq!(printed("echo 12.5").unwrap(), 12.5);
+        let wrong = |command: &str| format!("{:#}", printed(command).unwrap_err());
         assert_eq!(
             wrong("echo OK 1"),
             "--progress: `echo OK 1` printed \"OK 1\"; it has to print a number and nothing else"

@@ -138,7 +138,7 @@ fn trial(seed: u64, noise: Noise, effect: f64, pairs: usize) -> (Vec<Pair>, Desi
             ever_shown |= Verdict::of(pairs, &design).is_some_and(|verdict| verdict.is_shown());
         }
     });
-    assert_eq!(end, End::Complete);
+    assert_eq!(end, None);
     (pairs, design, ever_shown)
 }
 
@@ -232,7 +232,7 @@ fn a_trial_that_may_end_early_does_once_a_difference_is_shown() {
     };
     let mut machine = Simulated::new(1, Noise::Normal(0.01), 0.2);
     let (pairs, end) = conduct(&design, &mut machine, |_| {});
-    assert_eq!(end, End::Early);
+    assert_eq!(end, Some(TrialEnd::Early));
     assert!((LEAST_PAIRS..15).contains(&pairs.len()), "{}", pairs.len());
     assert!(Verdict::of(&pairs, &design).unwrap().is_shown());
 }
@@ -242,7 +242,7 @@ fn what_was_known_when_it_was_stopped_remains() {
     let mut machine = Simulated::new(1, Noise::Normal(0.01), 0.2);
     machine.stopped_at = 70.0;
     let (pairs, end) = conduct(&DESIGN, &mut machine, |_| {});
-    assert_eq!((pairs.len(), end), (3, End::Halted(Halt::Stopped)));
+    assert_eq!((pairs.len(), end), (3, None));
     assert_eq!(Verdict::of(&pairs, &DESIGN), None);
 }
 
@@ -273,7 +273,7 @@ fn failure(counter: &[f64]) -> String {
         &mut Counter(counter.iter(), Duration::ZERO),
         |_| {},
     ) {
-        (_, End::Halted(Halt::Failed(why))) => why,
+        (_, Some(TrialEnd::Failed(why))) => why,
         other => panic!("{other:?}"),
     }
 }
