@@ -14,9 +14,10 @@
 //! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
-//!    process that it touches has credit for its cost: where it has too little, a part of its memory that the credit
-//!    pays for follows first, and once that has gained, the next; or all stays for now.
-//!    `loss_budget` of the time that a process runs accrues as credit, beginning with `first_credit_ms`.
+//!    process that it touches has credit for its cost. Where it has too little, and its threads stay where they are, a
+//!    part of its memory that the credit pays for follows first, and once that has gained, the next; otherwise its
+//!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
+//!    `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
 //!    there; that of one on several follows the samples of its accesses, where all of its threads can be held.

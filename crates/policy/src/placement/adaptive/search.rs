@@ -252,15 +252,16 @@ impl Search<'_> {
         Candidate::new(cpus, best.0, best.1)
     }
 
-    /// How many portions of a process's memory its credit pays for: all or none where they are of no one node.
+    /// How many portions of a process's memory its credit pays for. Of one whose threads move or are on several nodes, all
+    /// or none: it would be divided between where they were and where they are.
     fn paid(&self, process: usize, cpus: &[CpuId], is_one: bool) -> u64 {
         let picture = self.picture;
-        let credit = self.credit[process] - moving(picture, process, cpus);
-        let all = picture.portions_left(process, cpus);
+        let (all, credit) = (picture.portions_left(process, cpus), self.credit[process]);
         let cost = picture.to_move(process, cpus) * PAGE_NS;
-        match is_one && picture.processes[process].has_portions {
+        let stays = is_one && moving(picture, process, cpus) == 0.0;
+        match stays && picture.processes[process].has_portions {
             _ if cost <= credit => all,
-            // A cast from float rounds down, and to 0 at least.
+            // A cast from float rounds down.
             true => (all as f64 * credit / cost) as u64,
             false => 0,
         }
