@@ -43,16 +43,17 @@ pub struct Detail {
 pub struct Miss {
     /// Time by which the core was held up, for this access or by earlier ones, in picoseconds.
     pub stalled_ps: u64,
-    /// Set when the line came from beyond the domain's last-level cache.
+    /// Set when the line came, or was still to come, from beyond the domain's last-level cache.
     pub fetch: Option<Fetch>,
 }
 
-/// A line fetched on demand from memory, or from a cache of another domain.
+/// A line that an access waits for, from memory or from a cache of another domain: fetched on demand, or asked for by
+/// the prefetcher and still on its way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fetch {
     /// Node the line came from.
     pub node: usize,
-    /// When the request went out, in picoseconds of the core's time.
+    /// When the request of the access went out, in picoseconds of the core's time.
     pub issued_ps: u64,
     /// From then until the data arrived, in picoseconds, queueing included.
     pub latency_ps: u64,
@@ -60,6 +61,8 @@ pub struct Fetch {
     pub remote: bool,
     /// Whether the line came dirty out of another domain's cache.
     pub dirty_transfer: bool,
+    /// Whether the prefetcher had asked for it.
+    pub prefetched: bool,
 }
 
 /// A translation that the first level of the TLB did not have.
@@ -464,9 +467,17 @@ impl Thread {
         }
         let (latency_ps, node) = match reply.source {
             Source::Llc => {
-                let arrival = prefetched.map(|arrival| arrival.saturating_sub(issue));
+                let latency_ps = prefetched.map_or(machine.llc_ps, |at| at.saturating_sub(issue));
                 self.run_ahead(machine, line, issue);
-                return (arrival.unwrap_or(machine.llc_ps), None);
+                let late = (latency_ps > machine.llc_ps).then(|| Fetch {
+                    node: home,
+                    issued_ps: issue,
+                    latency_ps,
+                    remote: home != self.node,
+                    dirty_transfer: false,
+                    prefetched: true,
+                });
+                return (latency_ps, late);
             }
             Source::Memory => {
                 self.counts.llc_miss += 1;
@@ -484,6 +495,7 @@ impl Thread {
             latency_ps,
             remote: node != self.node,
             dirty_transfer: reply.source != Source::Memory,
+            prefetched: false,
         };
         (latency_ps, Some(fetch))
     }

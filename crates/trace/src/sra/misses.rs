@@ -218,7 +218,7 @@ impl Shared<'_> {
         };
         let miss = thread.core.access(self.machine, access, detail);
         let fetch = miss.and_then(|miss| miss.fetch);
-        if fetch.is_some_and(|fetch| !fetch.dirty_transfer) {
+        if fetch.is_some_and(|fetch| !fetch.dirty_transfer && !fetch.prefetched) {
             thread.found.miss(number as u32, page, &mut thread.patterns);
         }
     }
