@@ -39,9 +39,11 @@ fn memory_samples_come_every_so_many_accesses_or_misses() {
     for sample in &misses {
         assert_eq!(sample.source, MemorySource::RemoteMemory);
         assert_eq!((sample.node, sample.thread), (Some(NodeId(3)), thread(0)));
-        assert!(sample.latency.is_some_and(|cycles| cycles >= 210));
+        // A line that the prefetcher had asked for has been on its way for a while.
+        assert!(sample.latency.is_some_and(|cycles| cycles > 0));
         assert!(sample.address < 4 * PAGE);
     }
+    assert!(misses[0].latency.is_some_and(|cycles| cycles >= 210));
     assert!(misses.is_sorted_by_key(|sample| sample.time_ns));
 }
 
