@@ -469,7 +469,7 @@ impl Thread {
             Source::Llc => {
                 let latency_ps = prefetched.map_or(machine.llc_ps, |at| at.saturating_sub(issue));
                 self.run_ahead(machine, line, issue);
-                let late = (latency_ps > machine.llc_ps).then(|| Fetch {
+                let late = (latency_ps > machine.llc_ps).then_some(Fetch {
                     node: home,
                     issued_ps: issue,
                     latency_ps,

@@ -74,7 +74,7 @@ pub struct Options {
 pub enum SampleEvery {
     /// Every so many accesses.
     Accesses(u64),
-    /// Every so many lines fetched on demand from beyond the last-level cache.
+    /// Every so many lines from beyond the last-level cache that an access waits for.
     LlcMisses(u64),
 }
 
