@@ -341,6 +341,7 @@ pub(crate) fn kinship(root: &Root, pid: u32) -> Option<(u64, Kinship)> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use super::*;
     use crate::fake::{self, FakeKernel};
@@ -382,6 +383,17 @@ mod tests {
             self.kernel.thread(pid, born, cpus(mask));
         }
 
+        /// A process that was given back and runs, with its folder and what its `stat` says once it rests.
+        fn may_be_starting_another(&mut self) -> (PathBuf, String) {
+            self.process(10, 1, 10, 60, "0-7");
+            let own = self.folder.path().join("proc/10");
+            let rests = fs::read_to_string(own.join("stat")).unwrap();
+            fs::write(own.join("stat"), rests.replace(" S ", " R ")).unwrap();
+            fs::write(own.join("schedstat"), "1000 0 0\n").unwrap();
+            self.sweep.given_back(10);
+            (own, rests)
+        }
+
         /// The processes that are found, and which of them are orphans.
         fn find(&mut self, thoroughly: bool) -> Vec<(u32, bool)> {
             let wanted = Wanted {
@@ -399,12 +411,7 @@ mod tests {
     #[test]
     fn a_search_is_not_complete_while_someone_given_back_may_be_starting_another() {
         let mut machine = Machine::new();
-        machine.process(10, 1, 10, 60, "0-7");
-        let own = machine.folder.path().join("proc/10");
-        let stat = fs::read_to_string(own.join("stat")).unwrap();
-        fs::write(own.join("stat"), stat.replace(" S ", " R ")).unwrap();
-        fs::write(own.join("schedstat"), "1000 0 0\n").unwrap();
-        machine.sweep.given_back(10);
+        let (own, stat) = machine.may_be_starting_another();
         let wanted = Wanted {
             masks: &[Arc::new(cpus("2-3"))],
             since: 50,
@@ -421,12 +428,7 @@ mod tests {
     #[test]
     fn on_a_slow_machine_it_is_not_waited_for_longer_than_a_second() {
         let mut machine = Machine::new();
-        machine.process(10, 1, 10, 60, "0-7");
-        let own = machine.folder.path().join("proc/10");
-        let stat = fs::read_to_string(own.join("stat")).unwrap();
-        fs::write(own.join("stat"), stat.replace(" S ", " R ")).unwrap();
-        fs::write(own.join("schedstat"), "1000 0 0\n").unwrap();
-        machine.sweep.given_back(10);
+        machine.may_be_starting_another();
         machine.kernel.slow(LONGEST_WAIT_NS / 4);
         machine.find(true);
         assert_eq!(machine.kernel.pauses(), 4);

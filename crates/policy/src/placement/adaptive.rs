@@ -377,15 +377,17 @@ impl Adaptive {
             let mut nodes = picture.nodes_of(process, &candidate.cpus);
             nodes.dedup();
             let whose = (owner.id, picture.threads[owner.threads[0]].id);
-            let home = nodes
-                .first()
-                .copied()
-                .filter(|_| nodes.len() == 1 && memory.follows > 0);
+            let home = match *nodes {
+                [home] if memory.follows > 0 => Some(home),
+                _ => None,
+            };
             let ordered = home.map(|home| {
                 let left = picture.portions_left(process, &candidate.cpus);
                 let (pages, followed) = following(owner, memory.follows, left);
-                self.followed.remove(&owner.id);
-                (self.followed).extend(followed.map(|portions| (owner.id, (home, portions))));
+                match followed {
+                    Some(portions) => self.followed.insert(owner.id, (home, portions)),
+                    None => self.followed.remove(&owner.id),
+                };
                 (self.pages).push(order(stage, whose, pages, home, FOLLOW, why.to_string()));
                 pages
             });
