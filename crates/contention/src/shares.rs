@@ -22,8 +22,15 @@ pub struct User<'a> {
 }
 
 /// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
-/// (any positive number) and becomes the window that was found.
-pub fn shares(users: &[User<'_>], cache_bytes: f64, window_ns: &mut f64, held: &mut Vec<f64>) {
+/// (any positive number) and becomes the window that was found. `precision` is the share of the cache that may be left
+/// over or be too much.
+pub fn shares(
+    users: &[User<'_>],
+    cache_bytes: f64,
+    precision: f64,
+    window_ns: &mut f64,
+    held: &mut Vec<f64>,
+) {
     let is_alone = users.len() == 1 && users[0].alike <= 1.0;
     // In a window without end, a user that runs touches all it has.
     let all = |user: &User<'_>| {
@@ -58,7 +65,7 @@ pub fn shares(users: &[User<'_>], cache_bytes: f64, window_ns: &mut f64, held: &
     }
     let mut stayed = 0;
     for _ in 0..60 {
-        if found.abs() < cache_bytes * 1e-6 {
+        if found.abs() < cache_bytes * precision {
             break;
         }
         let part = low.1 / (low.1 - high.1);

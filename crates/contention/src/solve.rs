@@ -9,6 +9,9 @@ use crate::{Factors, Figures, LINE_BYTES, Running, Speed, loaded};
 const SETTLED: f64 = 1e-6;
 /// Rounds after which an answer must do; settling takes some ten to thirty.
 const MOST_ROUNDS: usize = 300;
+/// Shares of a cache are found to this part of the precision of speeds: where lines fall steeply, speeds answer them
+/// more than in proportion, and would not settle.
+const SHARES_PRECISION: f64 = 0.1;
 /// The least share of a wait that a line sees, so that waits bound what can be asked of a channel in any case.
 const LEAST_SEEN: f64 = 0.01;
 
@@ -124,6 +127,7 @@ pub fn solve(
         ns.clear();
         ns.extend(threads.iter().map(|t| t.base_ns + t.idle_ns));
     }
+    let precision = (solution.settled * SHARES_PRECISION).max(SETTLED);
     let mut users = Vec::new();
     let mut shared = Vec::new();
     let mut asked = Vec::new();
@@ -141,7 +145,7 @@ pub fn solve(
             let bytes = figures.llc_bytes[domain];
             if factors.cache {
                 let window = &mut solution.windows[domain];
-                shares(&users, bytes, window, &mut shared);
+                shares(&users, bytes, precision, window, &mut shared);
             } else {
                 shared.clear();
                 let alone = |user: &User<'_>| user.curve.held_after(f64::MAX);
@@ -312,13 +316,13 @@ fn demand(
         let time = (now * ns).sqrt();
         let cpu = thread.alike * thread.cpu_share;
         let mut add = |uses: &[Use], lines: f64| {
+            let (rate, slows) = (lines * cpu / time, lines / thread.in_flight / time);
             for one in uses {
                 let channel = &mut asked[one.channel as usize];
-                let load = one.loads * lines * cpu / time;
-                channel.share += load;
+                let load = one.loads * rate;
                 channel.lines += load;
-                channel.written += one.written * lines * cpu / time;
-                channel.falls += load / time * one.waits * one.seen * lines / thread.in_flight;
+                channel.written += one.written * rate;
+                channel.falls += load * slows * one.waits * one.seen;
             }
         };
         add(&thread.lines, lines);
@@ -337,9 +341,9 @@ fn demand(
     for (channel, asked) in asked.iter_mut().enumerate() {
         let mut capacity = figures.channels[channel].capacity;
         if asked.written > 0.0 && channel < figures.nodes {
-            capacity *= 1.0 - figures.write_turnaround * asked.written / asked.share;
+            capacity *= 1.0 - figures.write_turnaround * asked.written / asked.lines;
         }
-        asked.share /= capacity;
+        asked.share = asked.lines / capacity;
         asked.falls /= capacity;
     }
 }
@@ -351,8 +355,9 @@ fn leave_out_own(threads: &mut [Thread], lines: &[f64], ns: &[f64], asked: &[Ask
     for ((thread, &lines), &ns) in threads.iter_mut().zip(lines).zip(ns) {
         let in_flight = thread.in_flight;
         let each = |uses: &mut [Use], lines: f64, cpu: f64| {
+            let rate = lines * cpu / ns;
             for one in uses {
-                let own = one.waits * lines * cpu / ns;
+                let own = one.waits * rate;
                 let all = asked[one.channel as usize].lines.max(own);
                 if own > 0.0 {
                     one.seen = (1.0 - own / all / in_flight).max(LEAST_SEEN);
@@ -375,6 +380,7 @@ fn adjust(
     asked: &mut Vec<Asked>,
 ) {
     for _ in 0..3 {
+        let mut change = 0.0_f64;
         demand(figures, threads, lines, ns, &solution.waits, asked);
         for (channel, asked) in asked.iter().enumerate() {
             if !figures.counts(channel, factors) {
@@ -387,8 +393,12 @@ fn adjust(
             let spare = allowed - asked.share;
             let step = spare / (growth / service + asked.falls);
             let new = (*wait - step).max(0.0);
+            change = change.max((new - *wait).abs() / service);
             // Channels in one way answer each other, so no step is taken whole.
             *wait = 0.3 * *wait + 0.7 * new;
+        }
+        if change < solution.settled {
+            break;
         }
     }
 }
@@ -397,7 +407,7 @@ impl Thread {
     fn of(figures: &Figures, running: &Running<'_>) -> Self {
         let demands = &running.demands;
         let node = running.seat.node;
-        let mut lines = Vec::new();
+        let mut lines = Vec::with_capacity(figures.channels.len());
         let mut moved = Vec::new();
         let (mut idle_ns, mut transfer_ns, mut transfer_base_ns) = (0.0, 0.0, 0.0);
         for &(home, share) in &running.memory {

@@ -159,7 +159,7 @@ proptest! {
             .map(|(kind, rate)| User { curve: &kind.curve, rate: *rate, private_bytes: 0.0, alike: 1.0 })
             .collect();
         let (mut window, mut held) = (1e6, Vec::new());
-        shares(&users, cache, &mut window, &mut held);
+        shares(&users, cache, 1e-6, &mut window, &mut held);
         let sum: f64 = held.iter().sum();
         let wanted: f64 = users.iter().map(|user| user.curve.held_after(f64::MAX).min(cache)).sum();
         let full = wanted.min(cache);
