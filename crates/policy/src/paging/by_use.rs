@@ -12,11 +12,12 @@
 //!
 //! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
 //! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
-//! share is within 15 % of the way from one of the two to the other, the process counts as that one; as shared only while
-//! local accesses, too, are no more than half of the way from chance to all. The block's own eighth access decides
-//! anew. A process that counts as shared has all the rest of its private memory ordered at once like this, so that large
-//! memory need not be sampled block by block; then it takes 32 accesses to show that a block is private, since threads
-//! that pass through a block in turn seem to own it for a while.
+//! share is within 15 % of the way from one of the two to the other, the process counts as that one. It counts as shared,
+//! too, when at least four blocks have been judged by their own accesses and two thirds of them are. Either way local
+//! accesses must be no more than half of the way from chance to all. The block's own eighth access decides anew. A process
+//! that counts as shared has all the rest of its private memory ordered at once like this, so that large memory, and what is
+//! only written, need not be sampled block by block; then it takes 32 accesses to show that a block is private, since
+//! threads that pass through a block in turn seem to own it for a while.
 //!
 //! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
 //! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
@@ -80,6 +81,8 @@ const ENOUGH_AMONG_SHARED: u32 = 32;
 const ENOUGH_PAIRS: u32 = 32;
 /// How far pairs may be from all, or from chance, as a share of the way between the two.
 const ALIKE: f64 = 0.15;
+/// Blocks judged by their own accesses by which the others are (chosen here).
+const ENOUGH_JUDGED: u32 = 4;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
 /// are smaller parts of blocks lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
@@ -97,6 +100,8 @@ pub struct ByUse {
     pairs: HashMap<ProcessId, Pairs>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
     found_shared: Vec<(ProcessId, ThreadId)>,
+    /// Blocks that were ordered since the last batch.
+    ordered: Vec<(ProcessId, u64)>,
     /// Accesses in a row that were local, or to blocks that stay where they were ordered.
     settled: u32,
     /// When that was enough, in ns.
@@ -136,6 +141,9 @@ struct Pairs {
     /// Accesses, and those of them to a page that was on the thread's own node.
     accesses: u32,
     local: u32,
+    /// Blocks judged by their own accesses, and those of them that are shared.
+    judged: u32,
+    shared: u32,
     /// When all memory of the process was ordered, in ns.
     at_large_ns: Option<u64>,
 }
@@ -153,7 +161,8 @@ impl Pairs {
             .sum();
         let way = |share: f64| (share - chance) / (1.0 - chance);
         let local = f64::from(self.local) / f64::from(self.accesses.max(1));
-        if way(same) <= ALIKE && way(local) <= LOCAL {
+        let is_mostly = self.judged >= ENOUGH_JUDGED && self.shared * 3 >= self.judged * 2;
+        if (way(same) <= ALIKE || is_mostly) && way(local) <= LOCAL {
             Some(Kind::Shared)
         } else {
             (way(same) >= 1.0 - ALIKE).then_some(Kind::Private)
@@ -174,6 +183,26 @@ impl ByUse {
                 block_pages: settings.by_use.block_pages,
                 ..Blocks::default()
             },
+        }
+    }
+
+    /// All memory of a process is ordered at once: the orders of this batch for blocks of it do not go out, and those that
+    /// had gone to their user are where all do.
+    fn give_way(&mut self, process: ProcessId, of_this_batch: &[(ProcessId, u64)]) {
+        for key in of_this_batch.iter().filter(|(of, _)| *of == process) {
+            if let Some(block) = self.blocks.get_mut(key) {
+                block.ordered = None;
+            }
+        }
+        let nodes = self.nodes.get(&process).map_or(&[][..], Vec::as_slice);
+        let blocks = self.blocks.iter_mut().filter(|((of, _), _)| *of == process);
+        for (&(_, number), block) in blocks {
+            if let Some(ordered) =
+                (block.ordered.as_mut()).filter(|ordered| ordered.kind == Kind::Private)
+            {
+                ordered.to = whose_turn(nodes, number * self.block_pages);
+                (ordered.kind, ordered.is_judged) = (Kind::Shared, false);
+            }
         }
     }
 }
@@ -284,10 +313,14 @@ impl PageRule for ByUse {
             (true, None) => Kind::Shared,
             (false, _) => pairs.kind(nodes)?,
         };
+        if is_judged {
+            pairs.judged += 1;
+            pairs.shared += u32::from(kind == Kind::Shared);
+        }
         let to = match (kind, user) {
             (Kind::Private, Some(user)) => user,
             (Kind::Private, None) => return None,
-            (Kind::Shared, _) => nodes[(access.page / BLOCK_PAGES % nodes.len() as u64) as usize],
+            (Kind::Shared, _) => whose_turn(nodes, access.page),
         };
         let before = block.ordered.replace(Ordered {
             to,
@@ -298,13 +331,16 @@ impl PageRule for ByUse {
         let changes = before.is_none_or(|before| before.to != to);
         if changes {
             self.settled = 0;
+            self.ordered.push((process, number));
         }
         changes.then_some(to)
     }
 
     fn at_large(&mut self, topology: &Topology) -> Vec<PageOrder> {
         let mut orders = Vec::new();
+        let ordered = std::mem::take(&mut self.ordered);
         for (process, thread) in std::mem::take(&mut self.found_shared) {
+            self.give_way(process, &ordered);
             let nodes = self.nodes.get(&process).map_or(&[][..], Vec::as_slice);
             let of_node: Vec<&[NodeId]> = nodes.chunk_by(|a, b| a == b).collect();
             let weights: Vec<u64> = of_node.iter().map(|on| on.len() as u64).collect();
@@ -343,6 +379,11 @@ impl PageRule for ByUse {
             _ => turn(pages, to),
         }
     }
+}
+
+/// The node whose turn a page that is shared is.
+fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
+    nodes[(page / BLOCK_PAGES % nodes.len() as u64) as usize]
 }
 
 /// Why pages go to a node although others use them, too.

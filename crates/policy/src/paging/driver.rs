@@ -16,6 +16,7 @@
 //! rule wished for it; no page is in two such orders of one batch to one node.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use numaherd_topology::{NodeId, Topology};
@@ -46,7 +47,8 @@ pub trait PageRule: Send {
     /// the node that the page is on takes back earlier ones of the same batch.
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId>;
 
-    /// Orders for pages that were not accessed in the batch, which follow from those that were.
+    /// Orders for all memory of processes, which follow from the accesses of the batch. Wishes of the batch for these
+    /// processes are dropped: pages can be ordered to one node at a time.
     fn at_large(&mut self, _topology: &Topology) -> Vec<PageOrder> {
         Vec::new()
     }
@@ -247,8 +249,10 @@ impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
             }));
         }
         let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        let mut orders = self.orders(wishes, topology, now_ns);
-        orders.extend(self.rule.at_large(topology));
+        let mut orders = self.rule.at_large(topology);
+        let is_at_large: HashSet<ProcessId> = orders.iter().map(|order| order.process).collect();
+        wishes.retain(|wish| !is_at_large.contains(&wish.process));
+        orders.extend(self.orders(wishes, topology, now_ns));
         orders
     }
 

@@ -39,10 +39,11 @@ fn orders_where(
 ) -> Vec<PageOrder> {
     let mut paging = ByUse::paging(&Settings::default());
     paging.placed(&placed(scene), &scene.snapshot);
-    let samples: Vec<_> = (accesses.iter().zip(1..))
-        .map(|(&(thread, page), time_ns)| scene.access(thread, thread, page, home(thread), time_ns))
-        .collect();
-    paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1))
+    let mut batch = |(&(thread, page), time_ns): (&(u32, u64), u64)| {
+        let sample = scene.access(thread, thread, page, home(thread), time_ns);
+        paging.sampled(&[sample], &scene.topology, &mut Random::seed_from_u64(1))
+    };
+    (accesses.iter().zip(1..)).flat_map(&mut batch).collect()
 }
 
 #[test]
@@ -122,10 +123,10 @@ fn in_turn(rounds: u32, thread: impl Fn(u64, u32) -> u32) -> Vec<(u32, u64)> {
 
 #[test]
 fn blocks_that_are_all_shared_or_all_private_are_ordered_before_their_eighth_access() {
-    // 32 pairs are seen with the third access to block 10.
+    // 32 pairs are seen with the third access to block 10, whose order gives way to those for all memory.
     let shared = in_turn(4, |block, round| (block as u32 + round) % 4);
     let to = blocks_to(&orders(&scene(), &shared));
-    assert_eq!(to, [2, 3, 1, 2, 3, 1, 2, 3, 1]);
+    assert_eq!(to, [3, 1, 2, 3, 1, 2, 3, 1, 2]);
     let private = in_turn(4, |block, _| block as u32 % 2 + 1);
     let orders = orders(&scene(), &private);
     assert_eq!(orders.len(), 12);
@@ -160,6 +161,42 @@ fn all_memory_of_a_process_that_counts_as_shared_is_dealt_once_as_its_blocks_are
         assert_eq!(same.map(|all| all.to), Some(order.to));
     }
     assert!(!blocks.is_empty());
+}
+
+#[test]
+fn orders_for_all_memory_take_the_place_of_those_for_its_blocks() {
+    let scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    paging.placed(&placed(&scene), &scene.snapshot);
+    let mut batch = |accesses: Vec<(u32, u64)>| {
+        let samples = accesses.iter().zip(1..);
+        let samples: Vec<_> = samples
+            .map(|(&(thread, page), time_ns)| scene.access(thread, thread, page, 0, time_ns))
+            .collect();
+        paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1))
+    };
+    // Block 14 is its user's first, then all are dealt, and it is his again.
+    let own = |times| vec![(1, 14 * BLOCK_PAGES); times];
+    assert_eq!(blocks_to(&batch(own(8))), [1]);
+    let all = batch(in_turn(8, |block, round| (block as u32 + round) % 4));
+    assert!(!all.is_empty() && all.iter().all(is_at_large), "{all:?}");
+    // A block whose order did not go out is ordered when it is seen where it was.
+    assert_eq!(blocks_to(&batch(vec![(0, 2 * BLOCK_PAGES)])), [2]);
+    assert_eq!(batch(own(23)), []);
+    assert_eq!(blocks_to(&batch(own(1))), [1]);
+}
+
+#[test]
+fn memory_of_which_no_access_is_seen_goes_by_the_blocks_that_were_judged() {
+    // Each block is of two of the four nodes, but for the first ones, which are of one alone: none, 2 or 5 of 12.
+    for (own, is_dealt) in [(0, true), (2, true), (5, false)] {
+        let of_two = in_turn(9, |block, round| match block <= own {
+            true => 1,
+            false => (block as u32 + round % 2) % 4,
+        });
+        let orders = orders(&scene(), &of_two);
+        assert_eq!(orders.iter().any(is_at_large), is_dealt, "{own}");
+    }
 }
 
 #[test]
@@ -205,10 +242,10 @@ fn sampling_rests_when_all_is_ordered_until_threads_move() {
     paging.placed(&placed, &scene.snapshot);
     let sampled = |paging: &mut Driven<ByUse, Blocks>, rounds| {
         let accesses = in_turn(rounds, |block, round| (block as u32 + round) % 4);
-        let samples: Vec<_> = (accesses.iter().zip(1..))
-            .map(|(&(thread, page), time_ns)| scene.access(thread, thread, page, 0, time_ns))
-            .collect();
-        paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1));
+        for (&(thread, page), time_ns) in accesses.iter().zip(1..) {
+            let sample = scene.access(thread, thread, page, 0, time_ns);
+            paging.sampled(&[sample], &scene.topology, &mut Random::seed_from_u64(1));
+        }
     };
     sampled(&mut paging, 8);
     assert!(paging.listens());
