@@ -32,7 +32,7 @@ pub fn in_use(wait_parts: f64) -> (f64, f64) {
     for _ in 0..60 {
         let step = (wait(u) - wait_parts) / slope(u);
         u = (u - step).clamp(0.0, 1.0 - 1e-12);
-        // The step halves its digits each time: the next one would be of its square.
+        // Each step leaves an error of its own square.
         if step.abs() < 1e-7 * (1.0 - u) {
             break;
         }
