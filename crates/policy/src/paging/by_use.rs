@@ -97,7 +97,7 @@ pub struct ByUse {
     /// Processes with placed threads on several nodes: the node of each, ascending.
     nodes: BTreeMap<ProcessId, Vec<NodeId>>,
     blocks: HashMap<(ProcessId, u64), Block>,
-    pairs: HashMap<ProcessId, Pairs>,
+    tallies: HashMap<ProcessId, Tally>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
     found_shared: Vec<(ProcessId, ThreadId)>,
     /// Blocks that were ordered since the last batch.
@@ -132,11 +132,11 @@ enum Kind {
     Shared,
 }
 
-/// Of a process, pairs of accesses to one block that has not been judged yet.
+/// What was seen of a process's blocks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pairs {
-    all: u32,
-    /// Those from one node.
+struct Tally {
+    /// Pairs of accesses to one block that had not been judged yet, and those of them from one node.
+    pairs: u32,
     same: u32,
     /// Accesses, and those of them to a page that was on the thread's own node.
     accesses: u32,
@@ -148,21 +148,43 @@ struct Pairs {
     at_large_ns: Option<u64>,
 }
 
-impl Pairs {
+impl Tally {
+    /// Takes in an access to a block, before the block does.
+    fn take(&mut self, block: &Block, access: &Access<'_>) {
+        self.accesses += 1;
+        self.local += u32::from(!access.is_remote());
+        self.pairs += block.all();
+        self.same += block.accesses.get(&access.node).copied().unwrap_or(0);
+    }
+
+    /// Takes in what a block is by its own accesses.
+    fn judge(&mut self, own: Option<Kind>) {
+        self.judged += u32::from(own.is_some());
+        self.shared += u32::from(own == Some(Kind::Shared));
+    }
+
+    /// By how many accesses of its own a block is judged.
+    fn enough(self) -> u32 {
+        match self.at_large_ns {
+            Some(_) => ENOUGH_AMONG_SHARED,
+            None => ENOUGH,
+        }
+    }
+
     /// What the process's blocks are, if they are alike; its threads are on these nodes.
     fn kind(self, nodes: &[NodeId]) -> Option<Kind> {
-        if self.all < ENOUGH_PAIRS {
+        if self.pairs < ENOUGH_PAIRS {
             return None;
         }
-        let same = f64::from(self.same) / f64::from(self.all);
+        let same = f64::from(self.same) / f64::from(self.pairs);
         let of_node = nodes.chunk_by(|a, b| a == b);
         let chance: f64 = of_node
             .map(|on| (on.len() as f64 / nodes.len() as f64).powi(2))
             .sum();
         let way = |share: f64| (share - chance) / (1.0 - chance);
         let local = f64::from(self.local) / f64::from(self.accesses.max(1));
-        let is_mostly = self.judged >= ENOUGH_JUDGED && self.shared * 3 >= self.judged * 2;
-        if (way(same) <= ALIKE || is_mostly) && way(local) <= LOCAL {
+        let most_are_shared = self.judged >= ENOUGH_JUDGED && self.shared * 3 >= self.judged * 2;
+        if (way(same) <= ALIKE || most_are_shared) && way(local) <= LOCAL {
             Some(Kind::Shared)
         } else {
             (way(same) >= 1.0 - ALIKE).then_some(Kind::Private)
@@ -252,11 +274,11 @@ impl PageRule for ByUse {
             (self.settled, self.rests_since_ns) = (0, None);
         }
         self.nodes = nodes;
-        let ended: HashSet<ProcessId> = (self.pairs.keys().copied())
+        let ended: HashSet<ProcessId> = (self.tallies.keys().copied())
             .filter(|process| !self.nodes.contains_key(process))
             .collect();
         if !ended.is_empty() {
-            self.pairs.retain(|process, _| !ended.contains(process));
+            self.tallies.retain(|process, _| !ended.contains(process));
             self.blocks
                 .retain(|(process, _), _| !ended.contains(process));
         }
@@ -287,46 +309,30 @@ impl PageRule for ByUse {
         if block.ordered.is_some_and(|ordered| ordered.is_judged) {
             return None;
         }
-        let pairs = self.pairs.entry(process).or_default();
-        pairs.accesses += 1;
-        pairs.local += u32::from(!access.is_remote());
-        block.local += u32::from(!access.is_remote());
-        pairs.all += block.accesses.values().sum::<u32>();
-        pairs.same += block.accesses.get(&access.node).copied().unwrap_or(0);
-        *block.accesses.entry(access.node).or_default() += 1;
-        let all: u32 = block.accesses.values().sum();
-        let is_due = pairs.at_large_ns.is_none_or(is_old);
-        if is_due && pairs.kind(nodes) == Some(Kind::Shared) {
-            pairs.at_large_ns = Some(now_ns);
+        let tally = self.tallies.entry(process).or_default();
+        tally.take(block, access);
+        block.take(access);
+        let is_due = tally.at_large_ns.is_none_or(is_old);
+        if is_due && tally.kind(nodes) == Some(Kind::Shared) {
+            tally.at_large_ns = Some(now_ns);
             self.found_shared.push((process, access.sample.thread));
         }
-        let is_judged = all
-            >= match pairs.at_large_ns {
-                Some(_) => ENOUGH_AMONG_SHARED,
-                None => ENOUGH,
-            };
         let user = block.main_user().filter(|node| nodes.contains(node));
-        let kind = match (is_judged, user) {
-            (true, Some(_)) => Kind::Private,
-            // Its pages lie with their users, each with its own.
-            (true, None) if block.local * 4 >= all * 3 => return None,
-            (true, None) => Kind::Shared,
-            (false, _) => pairs.kind(nodes)?,
+        let own = match block.all() >= tally.enough() {
+            true => Some(block.kind(user)?),
+            false => None,
         };
-        if is_judged {
-            pairs.judged += 1;
-            pairs.shared += u32::from(kind == Kind::Shared);
-        }
-        let to = match (kind, user) {
-            (Kind::Private, Some(user)) => user,
-            (Kind::Private, None) => return None,
-            (Kind::Shared, _) => whose_turn(nodes, access.page),
+        tally.judge(own);
+        let kind = own.or_else(|| tally.kind(nodes))?;
+        let to = match kind {
+            Kind::Private => user?,
+            Kind::Shared => whose_turn(nodes, access.page),
         };
         let before = block.ordered.replace(Ordered {
             to,
             since_ns: now_ns,
             kind,
-            is_judged,
+            is_judged: own.is_some(),
         });
         let changes = before.is_none_or(|before| before.to != to);
         if changes {
@@ -396,11 +402,30 @@ fn turn(pages: String, to: NodeId) -> Reason {
 }
 
 impl Block {
+    /// Takes in an access.
+    fn take(&mut self, access: &Access<'_>) {
+        self.local += u32::from(!access.is_remote());
+        *self.accesses.entry(access.node).or_default() += 1;
+    }
+
+    fn all(&self) -> u32 {
+        self.accesses.values().sum()
+    }
+
     /// The node that at least three quarters of the accesses came from.
     fn main_user(&self) -> Option<NodeId> {
-        let all: u32 = self.accesses.values().sum();
         let (&node, &most) = self.accesses.iter().max_by_key(|&(_, &count)| count)?;
-        (most * 4 >= all * 3).then_some(node)
+        (most * 4 >= self.all() * 3).then_some(node)
+    }
+
+    /// What it is by its accesses, if one node is its main user or none is; `None` where its pages lie with their users,
+    /// each with its own.
+    fn kind(&self, user: Option<NodeId>) -> Option<Kind> {
+        match user {
+            Some(_) => Some(Kind::Private),
+            None if self.local * 4 >= self.all() * 3 => None,
+            None => Some(Kind::Shared),
+        }
     }
 }
 
