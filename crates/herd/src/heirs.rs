@@ -28,6 +28,10 @@ use crate::governor::ownership::Held;
 /// How long heirs are looked for where new ones are found again and again: whoever stops a herd waits for it.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 
+/// How often it is looked at a mask that is not ours before it is taken for someone else's: while a cpuset changes, it may be
+/// what the kernel has left of ours in that of before, and shows ours at the next look.
+pub(crate) const LOOKS: u32 = 3;
+
 /// What is to be said when many passes have found new ones.
 pub(crate) fn waiting() -> String {
     format!(
@@ -160,6 +164,7 @@ mod tests {
             process: pid(number),
             name: "heir".to_owned(),
             bounds: Bounds {
+                earlier: Vec::new(),
                 mask: cpus("2-3"),
                 cpus: cpus("0-7"),
             },

@@ -5,6 +5,7 @@
 //!
 //! Linux tells the CPUs of a cpuset that changes before it has set the masks of its threads anew, one by one
 //! (`update_cpumasks_hier` in kernel/cgroup/cpuset.c): a mask that is read then need not be what is left of one in the cpuset.
+//! It may be what was left in the one of shortly before ([`Cpusets::earlier`]).
 
 use std::sync::Arc;
 
@@ -12,6 +13,17 @@ use numaherd_topology::CpuSet;
 
 use crate::files::Root;
 use crate::proc::cgroup::{Cgroups, Mounts, mounts, parse};
+
+/// For how long in ns the CPUs of a cpuset are taken for those that it has, where that matters (chosen here: far shorter than
+/// anyone leaves a cpuset as it is).
+const FRESH_NS: u64 = 1_000_000;
+
+/// For how long in ns a mask may be what was left of one in a cpuset of before (chosen here: the kernel is through with some
+/// ten thousand threads by then).
+const EARLIER_NS: u64 = 1_000_000_000;
+
+/// How many cpusets of before are kept (chosen here).
+const MOST_EARLIER: usize = 16;
 
 /// A cpuset seen before; the number stays the same while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +36,8 @@ pub(crate) struct Cpusets {
     mounts: Mounts,
     online: CpuSet,
     scan: u64,
+    /// When it began.
+    now_ns: u64,
     changes: u64,
     known: Vec<KnownCpuset>,
 }
@@ -36,6 +50,8 @@ struct KnownCpuset {
     read_in: Option<u64>,
     /// The scan in which its CPUs were others than before.
     changed_in: Option<u64>,
+    /// Its CPUs of before, with when others were found.
+    earlier: Vec<(Arc<CpuSet>, u64)>,
 }
 
 impl Cpusets {
@@ -52,6 +68,7 @@ impl Cpusets {
             mounts,
             online: CpuSet::new(),
             scan: 0,
+            now_ns: 0,
             changes: 0,
             known: Vec::new(),
         }
@@ -63,25 +80,36 @@ impl Cpusets {
         self.online.clone_from(online);
     }
 
-    /// The same with the CPUs online as before.
-    pub(crate) fn begin_again(&mut self) {
+    /// The same at a time, with the CPUs online as before.
+    pub(crate) fn begin_again(&mut self, now_ns: u64) {
         self.scan += 1;
+        self.now_ns = now_ns;
+    }
+
+    /// The same unless the last scan has just begun.
+    pub(crate) fn refresh(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.now_ns) >= FRESH_NS {
+            self.begin_again(now_ns);
+        }
+    }
+
+    /// What a cpuset had shortly before, if anything else.
+    pub(crate) fn earlier(&self, number: CpusetNumber) -> Vec<CpuSet> {
+        let is_recent = |until_ns: u64| self.now_ns.saturating_sub(until_ns) < EARLIER_NS;
+        let earlier = self.known[number.0].earlier.iter();
+        let recent = earlier.filter(|(_, until_ns)| is_recent(*until_ns));
+        recent.map(|(cpus, _)| (**cpus).clone()).collect()
+    }
+
+    /// The cpuset of the thread with this folder of /proc.
+    pub(crate) fn number_of(&mut self, folder: &str) -> CpusetNumber {
+        let text = self.root.read(&format!("{folder}/cgroup"));
+        self.number(&text.map(|text| parse(&text)).unwrap_or_default())
     }
 
     /// How often a cpuset that had been read before was found with other CPUs.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
-    }
-
-    /// Reads those that were read in this scan once more.
-    pub(crate) fn read_again(&mut self) {
-        let before = self.scan;
-        self.scan += 1;
-        for number in 0..self.known.len() {
-            if self.known[number].read_in == Some(before) {
-                self.cpus(CpusetNumber(number));
-            }
-        }
     }
 
     /// Whether its CPUs have changed since the scan before the last.
@@ -103,18 +131,11 @@ impl Cpusets {
                 cpus: Arc::default(),
                 read_in: None,
                 changed_in: None,
+                earlier: Vec::new(),
             });
             self.known.len() - 1
         });
         CpusetNumber(at)
-    }
-
-    /// The CPUs that are online now of the cpuset of the thread with this folder of /proc.
-    pub(crate) fn cpus_of(&mut self, folder: &str) -> Arc<CpuSet> {
-        let text = self.root.read(&format!("{folder}/cgroup"));
-        let cgroups = text.map(|text| parse(&text)).unwrap_or_default();
-        let number = self.number(&cgroups);
-        self.cpus(number)
     }
 
     /// Its CPUs that are online now.
@@ -130,10 +151,15 @@ impl Cpusets {
             .unwrap_or_else(|| self.online.clone());
         let known = &mut self.known[number.0];
         if *known.cpus != cpus {
-            known.cpus = Arc::new(cpus);
+            let before = std::mem::replace(&mut known.cpus, Arc::new(cpus));
             if known.read_in.is_some() {
                 known.changed_in = Some(self.scan);
                 self.changes += 1;
+                known.earlier.retain(|(cpus, _)| *cpus != before);
+                if known.earlier.len() == MOST_EARLIER {
+                    known.earlier.remove(0);
+                }
+                known.earlier.push((before, self.now_ns));
             }
         }
         known.read_in = Some(self.scan);
@@ -215,6 +241,17 @@ mod tests {
         assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/a\n"), "0-1");
         std::fs::write(root.path().join(file), "4").unwrap();
         assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/a\n"), "4");
+        let number = cpusets.number(&parse(b"0::/a\n"));
+        let earlier = |cpusets: &Cpusets| {
+            cpusets
+                .earlier(number)
+                .iter()
+                .map(CpuSet::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(earlier(&cpusets), ["0-1"]);
+        cpusets.begin_again(EARLIER_NS);
+        assert_eq!(earlier(&cpusets), Vec::<String>::new());
     }
 
     #[test]

@@ -242,7 +242,8 @@ impl Host {
             }
             return result;
         }
-        let result = affinity::set(kernel, order.thread, &order.cpus);
+        let online = self.shared.online();
+        let result = threads::set(kernel, self.sweep.cpusets(&online), order);
         if let AffinityResult::Done | AffinityResult::Narrowed { .. } = result {
             let process = self.scanner.process_of(order.thread);
             let pid = process.map(|process| process.pid);
@@ -412,6 +413,10 @@ impl World for Host {
         let kernel = &*self.shared.kernel;
         let cpusets = self.sweep.cpusets(&online);
         threads::bounds_of(kernel, cpusets, thread).ok().flatten()
+    }
+
+    fn let_masks_settle(&mut self) {
+        self.shared.kernel.pause(threads::BETWEEN_LOOKS);
     }
 
     fn births_now(&self) -> u64 {

@@ -10,21 +10,26 @@
 //! The search is complete all the same if everyone new in the last list could be looked at: who starts later than that
 //! is started by someone in it, or by his descendants. Nor may anyone who was found have a parent that could not be looked
 //! at: whether it is an heir shows when it is an orphan. Nor may anyone who was given back be in the middle of starting
-//! another ([`mid_fork`](crate::mid_fork)). Nor may a cpuset have changed since the last search: while the kernel sets masks
-//! anew, they do not show what it has left of ours.
+//! another ([`mid_fork`](crate::mid_fork)).
+//!
+//! While the kernel sets masks anew, they do not show what it has left of ours. Hence it is asked what they are in their cpusets
+//! of shortly before too; and if a cpuset has changed in a search, those of its threads that seemed to have other masks are
+//! looked at until mask and cpuset of each belong together. If they do not, or the mask is one of ours, the search is not
+//! complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{Bound, Bounds, Kinship, ProcessId, Search, ThreadId, is_mask, is_whole};
+use numaherd_world::{Bound, Bounds, Kinship, ProcessId, Search, ThreadId, is_whole};
 
-use crate::cpusets::Cpusets;
+use crate::cpusets::{CpusetNumber, Cpusets};
 use crate::files::Root;
 use crate::kernel::{Errno, Kernel};
 use crate::mid_fork::MidFork;
 use crate::proc::{cgroup, stat, status};
+use crate::threads::{BETWEEN_LOOKS, MOST_LOOKS, look};
 
 /// Time in ns between two thorough looks that nobody asked for.
 const SELDOM_NS: u64 = 16_000_000_000;
@@ -48,6 +53,16 @@ pub(crate) struct Sweep {
     sessions: Option<BTreeMap<u32, u64>>,
     /// Whose children may not be there to be seen yet.
     mid_fork: MidFork,
+    /// The threads that had other masks than those that are wanted in the search of now.
+    others: Vec<Other>,
+}
+
+/// A thread that has a mask which seems to be none of those that are wanted.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    pid: u32,
+    tid: u32,
+    cpuset: CpusetNumber,
 }
 
 /// A process and its family, as [`Bound`] tells of them.
@@ -79,6 +94,7 @@ impl Sweep {
             thorough_at_ns: 0,
             sessions: None,
             mid_fork: MidFork::default(),
+            others: Vec::new(),
         }
     }
 
@@ -115,8 +131,8 @@ impl Sweep {
         wanted: &Wanted<'_>,
     ) -> Search {
         let are_born = self.are_born(kernel, wanted.thoroughly);
-        let changes = self.cpusets.changes();
         self.cpusets.begin(online);
+        self.others.clear();
         self.sessions = None;
         let now_ns = kernel.now_ns();
         let is_thorough = wanted.thoroughly || now_ns >= self.thorough_at_ns;
@@ -151,13 +167,43 @@ impl Sweep {
         let is_known = |pid| known.binary_search(&pid).is_ok() && !missed.contains(&pid);
         let is_clear = |bound: &Bound| bound.is_orphan || is_known(bound.kin.parent);
         search.is_complete &= are_born && search.found.iter().all(is_clear);
-        self.cpusets.read_again();
-        search.is_complete &= self.cpusets.changes() == changes;
+        search.is_complete &= self.are_others(kernel, wanted);
         if !search.is_complete {
             let found: BTreeSet<u32> = search.found.iter().map(|b| b.process.pid).collect();
             self.passed_over.retain(|pid| !found.contains(pid));
         }
         search
+    }
+
+    /// Whether those that seemed to have other masks do have them, where their cpusets have changed shortly before.
+    fn are_others(&mut self, kernel: &dyn Kernel, wanted: &Wanted<'_>) -> bool {
+        let mut others = std::mem::take(&mut self.others);
+        self.cpusets.begin_again(kernel.now_ns());
+        others.retain(|other| {
+            self.cpusets.cpus(other.cpuset);
+            !self.cpusets.earlier(other.cpuset).is_empty()
+        });
+        let (mut words, mut are_others) = (Vec::new(), true);
+        for _ in 0..MOST_LOOKS {
+            if others.is_empty() || !are_others {
+                break;
+            }
+            kernel.pause(BETWEEN_LOOKS);
+            others.retain(|&Other { pid, tid, .. }| {
+                self.cpusets.refresh(kernel.now_ns());
+                let mask = || {
+                    let answer = kernel.affinity(tid, &mut words);
+                    answer.map(|()| Some(CpuSet::of_words(words.clone())))
+                };
+                let folder = format!("proc/{pid}/task/{tid}");
+                let Ok(Some(now)) = look(kernel, &mut self.cpusets, &folder, mask) else {
+                    return false;
+                };
+                are_others &= !wanted.masks.iter().any(|mask| now.bounds.is(mask));
+                !now.is_settled
+            });
+        }
+        are_others && others.is_empty()
     }
 
     /// The numbers in a folder that are not `known` yet; now they are.
@@ -206,16 +252,22 @@ impl Sweep {
                 }
             };
             let folder = format!("{list}/{tid}");
-            let cpus = (*self.cpusets.cpus_of(&folder)).clone();
+            self.cpusets.refresh(kernel.now_ns());
+            let cpuset = self.cpusets.number_of(&folder);
+            let bounds = Bounds {
+                mask,
+                cpus: (*self.cpusets.cpus(cpuset)).clone(),
+                earlier: self.cpusets.earlier(cpuset),
+            };
             // Of a mask that has all CPUs of a smaller cpuset, or of which none is left there, the kernel leaves the whole
             // cpuset, and sets it again when that is widened. Whoever has no mask looks the same, so that this is asked only
             // where all are looked at.
-            let may_be_ours = wanted.thoroughly || !is_whole(&mask, &cpus);
-            let is_wanted = |given: &Arc<CpuSet>| is_mask(&mask, given, &cpus);
+            let may_be_ours = wanted.thoroughly || !is_whole(&bounds.mask, &bounds.cpus);
+            let is_wanted = |given: &Arc<CpuSet>| bounds.is(given);
             if !may_be_ours || !wanted.masks.iter().any(is_wanted) {
+                self.others.push(Other { pid, tid, cpuset });
                 continue;
             }
-            let bounds = Bounds { mask, cpus };
             // A number may be used again at any time: the mask must be this thread's before and after.
             let process = process.get_or_insert_with(|| self.process(pid));
             if let Some(bound) = self.known(&folder, process.as_ref(), tid, bounds)
@@ -435,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_is_not_complete_in_which_a_cpuset_has_changed() {
+    fn a_mask_that_is_still_to_be_set_anew_is_found_by_the_cpuset_of_before() {
         let mut machine = Machine::new();
         let folder = machine.folder.path().join("sys/fs/cgroup/a");
         fs::create_dir_all(&folder).unwrap();
@@ -457,10 +509,36 @@ mod tests {
             (1, true),
             "it may be all that is left"
         );
-        // The kernel is still to set the mask again that it was given.
         cpuset("0-5");
-        assert_eq!(is_complete(&mut machine), (0, false));
+        machine.process(11, 1, 10, 60, "5");
+        assert_eq!(is_complete(&mut machine), (1, true));
         machine.process(10, 1, 10, 60, "2-3");
+        assert_eq!(is_complete(&mut machine), (1, true));
+    }
+
+    #[test]
+    fn a_search_is_not_complete_while_masks_do_not_belong_to_their_cpusets() {
+        let mut machine = Machine::new();
+        let folder = machine.folder.path().join("sys/fs/cgroup/a");
+        fs::create_dir_all(&folder).unwrap();
+        let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+        let is_complete = |machine: &mut Machine| {
+            let wanted = Wanted {
+                masks: &[Arc::new(cpus("2-3"))],
+                since: 50,
+                thoroughly: true,
+                is_watched: &|_| false,
+            };
+            let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+            (search.found.len(), search.is_complete)
+        };
+        cpuset("0-3");
+        machine.process(10, 1, 10, 60, "1");
+        assert_eq!(is_complete(&mut machine), (0, true));
+        // It has been widened and narrowed: the mask may be what was left in one that nobody has seen.
+        cpuset("0,2");
+        assert_eq!(is_complete(&mut machine), (0, false));
+        machine.process(10, 1, 10, 60, "2");
         assert_eq!(is_complete(&mut machine), (1, true));
     }
 

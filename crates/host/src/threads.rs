@@ -43,7 +43,8 @@ impl Threads {
     /// The kernel does not tell; a sentence with why.
     pub fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
         let online = self.online();
-        bounds_of(&self.live, self.sweep.cpusets(&online), thread)
+        let cpusets = self.sweep.cpusets(&online);
+        bounds_of(&self.live, cpusets, thread)
             .map_err(|errno| format!("cannot read the affinity of {thread}: {errno}"))
     }
 
@@ -60,6 +61,11 @@ impl Threads {
         self.sweep.find(&self.live, &online, &wanted)
     }
 
+    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed.
+    pub fn let_masks_settle(&self) {
+        self.live.pause(BETWEEN_LOOKS);
+    }
+
     /// Now on a clock that does not jump.
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.live.now_ns())
@@ -67,7 +73,8 @@ impl Threads {
 
     /// Gives a thread the CPUs of an order, checked and read back.
     pub fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
-        let result = affinity::set(&self.live, order.thread, &order.cpus);
+        let online = self.online();
+        let result = set(&self.live, self.sweep.cpusets(&online), order);
         if order.core.is_none() {
             self.sweep.given_back(order.thread.tid);
         }
@@ -77,8 +84,69 @@ impl Threads {
 
 /// How often mask and cpuset are read until they belong together, and how long it is waited in between (chosen here): the
 /// kernel is through with a cpuset of some thousand threads by then.
-const MOST_LOOKS: u32 = 8;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+pub(crate) const MOST_LOOKS: u32 = 8;
+pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// How often a mask is set while the cpuset changes (chosen here).
+const MOST_TRIES: u32 = 3;
+
+/// Gives a thread the CPUs of an order. Where its cpuset is widened meanwhile, Linux may leave it what the mask has in the
+/// cpuset of before, until that changes the next time: `__sched_setaffinity` in kernel/sched/syscalls.c reads the cpuset
+/// before it sets the mask, and then looks only whether the cpuset has been narrowed. Then it is set once more.
+pub(crate) fn set(
+    kernel: &dyn Kernel,
+    cpusets: &mut Cpusets,
+    order: &AffinityOrder,
+) -> AffinityResult {
+    let mut tries = 1;
+    loop {
+        let result = affinity::set(kernel, order.thread, &order.cpus);
+        let AffinityResult::Narrowed { .. } = result else {
+            return result;
+        };
+        let bounds = bounds_of(kernel, cpusets, order.thread);
+        let is_all_that_is_left =
+            |now: Bounds| numaherd_world::is_mask(&now.mask, &order.cpus, &now.cpus);
+        if tries == MOST_TRIES || bounds.is_ok_and(|now| now.is_none_or(is_all_that_is_left)) {
+            return result;
+        }
+        tries += 1;
+    }
+}
+
+/// The mask of a thread and the CPUs of its cpuset, as far as they belong together.
+pub(crate) struct Look {
+    pub(crate) bounds: Bounds,
+    /// Whether the cpuset was the same before and after the mask was read, which has none but its CPUs. If not, the mask may
+    /// still be to be set anew.
+    pub(crate) is_settled: bool,
+}
+
+/// Looks at a thread with this folder of /proc once; `mask` reads its mask.
+pub(crate) fn look<E>(
+    kernel: &dyn Kernel,
+    cpusets: &mut Cpusets,
+    folder: &str,
+    mask: impl FnOnce() -> Result<Option<CpuSet>, E>,
+) -> Result<Option<Look>, E> {
+    let changes = cpusets.changes();
+    let number = cpusets.number_of(folder);
+    cpusets.cpus(number);
+    let Some(mask) = mask()? else {
+        return Ok(None);
+    };
+    cpusets.begin_again(kernel.now_ns());
+    let number = cpusets.number_of(folder);
+    let cpus = (*cpusets.cpus(number)).clone();
+    let is_settled = cpusets.changes() == changes && mask.is_subset(&cpus);
+    let earlier = cpusets.earlier(number);
+    let bounds = Bounds {
+        mask,
+        cpus,
+        earlier,
+    };
+    Ok(Some(Look { bounds, is_settled }))
+}
 
 /// What a thread may use now; `None` when it has ended.
 pub(crate) fn bounds_of(
@@ -89,26 +157,21 @@ pub(crate) fn bounds_of(
     let folder = format!("proc/{}", thread.tid);
     let mut looks = 0;
     loop {
-        let changes = cpusets.changes();
-        cpusets.cpus_of(&folder);
-        let Some(mask) = affinity::mask(kernel, thread)? else {
+        cpusets.refresh(kernel.now_ns());
+        let mask = || affinity::mask(kernel, thread);
+        let Some(Look { bounds, is_settled }) = look(kernel, cpusets, &folder, mask)? else {
             return Ok(None);
         };
-        cpusets.begin_again();
-        let cpus = (*cpusets.cpus_of(&folder)).clone();
         looks += 1;
-        // In a cpuset that has just changed, the mask may still be to be set anew.
-        let is_settled = cpusets.changes() == changes && mask.is_subset(&cpus);
         if is_settled {
-            return Ok(Some(Bounds { mask, cpus }));
+            return Ok(Some(bounds));
         }
         if looks == MOST_LOOKS {
             // It changes all the time: the mask may be what was left of any in a cpuset of just now.
-            let cpus = mask.clone();
-            return Ok(Some(Bounds { mask, cpus }));
+            let cpus = bounds.mask.clone();
+            return Ok(Some(Bounds { cpus, ..bounds }));
         }
         kernel.pause(BETWEEN_LOOKS);
-        cpusets.begin_again();
     }
 }
 
@@ -167,7 +230,8 @@ mod tests {
         fs::write(&file, "0-1").unwrap();
         let mut cpusets = Cpusets::new(root);
         cpusets.begin(&cpus("0-7"));
-        cpusets.cpus_of("proc/7");
+        let number = cpusets.number_of("proc/7");
+        cpusets.cpus(number);
         // It was given CPU 3, which its cpuset of then did not have: the kernel has left it the whole of that.
         fs::write(&file, "0-7").unwrap();
         let kernel = Late {

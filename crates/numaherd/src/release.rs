@@ -152,6 +152,10 @@ impl Affinities for Machine {
         self.0.bounds_of(thread)
     }
 
+    fn let_masks_settle(&mut self) {
+        self.0.let_masks_settle();
+    }
+
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
         self.0.bound_to(masks, since)
     }

@@ -342,6 +342,7 @@ impl World for FakeWorld {
 impl FakeWorld {
     fn bounds(&self, thread: &Thread) -> Bounds {
         Bounds {
+            earlier: Vec::new(),
             mask: (*thread.affinity).clone(),
             cpus: thread.cpuset.intersection(&self.online),
         }

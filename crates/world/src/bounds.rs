@@ -13,12 +13,16 @@ pub struct Bounds {
     pub mask: CpuSet,
     /// The CPUs of its cpuset that are online.
     pub cpus: CpuSet,
+    /// What its cpuset had shortly before, where that changes: the kernel tells of a change before it has set the masks of all
+    /// threads anew.
+    pub earlier: Vec<CpuSet>,
 }
 
 impl Bounds {
-    /// Whether its mask is the one `given`, as [`is_mask`] says.
+    /// Whether its mask is the one `given`, as [`is_mask`] says, or was that in the cpuset of shortly before.
     pub fn is(&self, given: &CpuSet) -> bool {
-        is_mask(&self.mask, given, &self.cpus)
+        let was = |cpus: &CpuSet| self.mask.is_subset(cpus) && is_mask(&self.mask, given, cpus);
+        is_mask(&self.mask, given, &self.cpus) || self.earlier.iter().any(was)
     }
 }
 
@@ -53,6 +57,20 @@ mod tests {
         assert!(is("0-2", "0-3", "0-2,4-7"), "CPU 3 is offline");
         assert!(is("2-3", "0-3", "2-5"), "the cpuset was narrowed");
         assert!(is("4-7", "0-3", "4-7"), "nothing is left of it");
+    }
+
+    #[test]
+    fn a_mask_may_still_be_what_was_left_of_it_in_the_cpuset_of_before() {
+        let set = |list: &str| list.parse().unwrap();
+        let bounds = |mask| Bounds {
+            mask: set(mask),
+            cpus: set("0-7"),
+            earlier: vec![set("1,6"), set("4-5")],
+        };
+        assert!(bounds("1,6").is(&set("7")), "nothing was left of it");
+        assert!(bounds("6").is(&set("6-7")));
+        assert!(!bounds("1").is(&set("7")), "no cpuset was that");
+        assert!(!bounds("0-1").is(&set("1")));
     }
 
     #[test]

@@ -162,8 +162,17 @@ pub trait World {
     fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
         let mask = self.affinity_of(thread)?;
         let cpus = self.topology().online_cpus();
-        Some(Bounds { mask, cpus })
+        let earlier = Vec::new();
+        Some(Bounds {
+            mask,
+            cpus,
+            earlier,
+        })
     }
+
+    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed. A world in which that takes no
+    /// time need not do anything.
+    fn let_masks_settle(&mut self) {}
 
     /// Now, on the clock of threads' births.
     fn births_now(&self) -> u64 {

@@ -8,10 +8,12 @@
 //!   (execve(2));
 //! * a thread that is new since the last snapshot, and comes with a mask that we set in the same
 //!   process, was started by a thread that we had placed and inherited the mask: it is ours, and is
-//!   given back at the end;
+//!   given back at the end. Until it is given a mask by order, any that we set is its: where its cpuset has none of their
+//!   CPUs, several look the same, and which one it has shows only when the cpuset is widened;
 //! * so is an heir in another process, wherever that is (`heirs`);
 //! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread
-//!   that was there before cannot have inherited its mask, though it be the same as one of ours.
+//!   that was there before cannot have inherited its mask, though it be the same as one of ours. While cpusets change,
+//!   that a new one has another mask is believed only when they have rested ([`RESTED_NS`]).
 //!
 //! Where placements are carried out by hints, no mask is ever ours: a thread that is held keeps the mask with which it was
 //! found, nobody inherits anything, and a mask that changes is its user's doing.
@@ -21,6 +23,10 @@ use std::sync::Arc;
 
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{Enforcement, Kinship, ProcessId, Snapshot, Thread, ThreadId};
+
+/// For how long no cpuset has been seen to change before it is believed that a new thread has no mask of ours (chosen here).
+/// A snapshot may show a mask that does not belong to the cpuset beside it.
+pub const RESTED_NS: u64 = 10_000_000_000;
 
 /// Whose affinity a thread has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +59,13 @@ pub struct Held {
     ///
     /// [`World::births_now`]: numaherd_world::World::births_now
     pub since: u64,
+}
+
+impl Held {
+    /// Whether the thread was born with the mask, and has been given none by order.
+    pub(crate) fn is_inherited(&self, thread: ThreadId) -> bool {
+        self.since != 0 && self.since == thread.born
+    }
 }
 
 /// Whom the last search for heirs has judged.
@@ -95,6 +108,12 @@ pub struct Holdings {
     // Those of them, ascending, that had their whole cpuset when they were new, where that is what the kernel leaves of a mask
     // of ours: only a thorough search tells whether they are heirs.
     doubted: Vec<ThreadId>,
+    // Those that had another mask than ours when they were new, ascending, and when that was.
+    fresh: Vec<ThreadId>,
+    fresh_ns: u64,
+    // The cpusets that the threads had then, and when others were last seen.
+    cpusets: BTreeSet<Vec<u64>>,
+    changed_ns: Option<u64>,
 }
 
 impl Holdings {
@@ -145,8 +164,10 @@ impl Holdings {
     /// Whether the mask of a thread of which this is held `is` one of ours.
     pub fn is_ours(&self, thread: ThreadId, held: &Held, is: impl Fn(&CpuSet) -> bool) -> bool {
         let set_in_process = || self.masks.get(&held.process).into_iter().flatten();
+        let set = || self.masks.values().flatten();
         is(&held.mask)
             || is_first(thread, held.process) && set_in_process().any(|set| is(&set.mask))
+            || held.is_inherited(thread) && set().any(|set| is(&set.mask))
     }
 
     /// What will be held of a thread once it is given `mask`.
@@ -227,6 +248,8 @@ impl Holdings {
         for (thread, held) in &heirs {
             self.hold(*thread, held.clone());
         }
+        let have_rested = self.cpusets_have_rested(snapshot);
+        let is_later = snapshot.time_ns > self.fresh_ns;
         let has_mask = |thread: &Thread| {
             let mut set = self.masks.values().flatten();
             set.any(|held| is_mask(thread, &held.mask, &snapshot.online))
@@ -235,9 +258,19 @@ impl Holdings {
             let was = self.doubted.binary_search(&thread.id).is_ok();
             was || is_whole(thread, &snapshot.online) && has_mask(thread)
         };
+        let is_settled = |thread: &Thread| {
+            // No part of a mask, nor of a cpuset, is all of the machine.
+            self.masks.is_empty()
+                || snapshot.online.is_subset(&thread.affinity)
+                || have_rested && is_later && self.fresh.binary_search(&thread.id).is_ok()
+        };
         let is_clear = |thread: &&Thread| {
             self.has_seen(thread.id)
-                || !is_doubted(thread) && (search.has(thread.id) || !has_mask(thread))
+                || !is_doubted(thread)
+                    && match has_mask(thread) {
+                        true => have_rested && search.has(thread.id),
+                        false => is_settled(thread),
+                    }
         };
         let id = |thread: &Thread| thread.id;
         let unseen = |thread: &&Thread| !self.has_seen(thread.id);
@@ -247,9 +280,39 @@ impl Holdings {
             .filter(is_doubted)
             .map(id)
             .collect();
+        let fresh = threads().filter(unseen).map(id).collect();
         self.seen = threads().filter(is_clear).map(id).collect();
         self.doubted = doubted;
+        (self.fresh, self.fresh_ns) = (fresh, snapshot.time_ns);
         heirs
+    }
+
+    /// Notes the cpusets of a snapshot. Returns whether none has been seen to change for [`RESTED_NS`].
+    fn cpusets_have_rested(&mut self, snapshot: &Snapshot) -> bool {
+        if self.masks.is_empty() {
+            return true;
+        }
+        let mut cpusets: BTreeSet<&[u64]> = BTreeSet::new();
+        let mut last = None;
+        for thread in &snapshot.threads {
+            // Threads share them more often than not.
+            if !last.is_some_and(|last| Arc::ptr_eq(last, &thread.cpuset)) {
+                cpusets.insert(thread.cpuset.as_words());
+                last = Some(&thread.cpuset);
+            }
+        }
+        let are_same = || {
+            cpusets
+                .iter()
+                .copied()
+                .eq(self.cpusets.iter().map(Vec::as_slice))
+        };
+        if !self.cpusets.is_empty() && !are_same() {
+            self.changed_ns = Some(snapshot.time_ns);
+        }
+        self.cpusets = cpusets.into_iter().map(<[u64]>::to_vec).collect();
+        self.changed_ns
+            .is_none_or(|changed| snapshot.time_ns.saturating_sub(changed) >= RESTED_NS)
     }
 
     fn heirs(&self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
@@ -271,6 +334,7 @@ impl Holdings {
                     process: thread.process,
                     name,
                     mask,
+                    since: thread.id.born,
                     ..donor.clone()
                 };
                 Some((thread.id, held))
@@ -294,7 +358,8 @@ impl Holdings {
 
     fn donor(&self, thread: &Thread, online: &CpuSet) -> Option<&Held> {
         let set_in_process = self.masks.get(&thread.process)?;
-        let is_its = |held: &&Held| is_mask(thread, &held.mask, online);
+        let is_its =
+            |held: &&Held| thread.id.born >= held.since && is_mask(thread, &held.mask, online);
         set_in_process.iter().find(is_its)
     }
 }

@@ -268,7 +268,7 @@ impl ThreadGovernor {
     }
 
     /// Changes that give back every thread that we hold. Those that someone else may have changed since are *doubted*
-    /// ([`Self::leave_changed_alone`]).
+    /// ([`Self::may_be_changed`]).
     pub fn release(&mut self, snapshot: &Snapshot) -> Governed {
         let mut governed = Governed {
             adopted: self.holdings.adopt(snapshot, &self.search),
@@ -327,23 +327,31 @@ impl ThreadGovernor {
         (plan, governed)
     }
 
-    /// Takes out of the changes the giving back of threads that are in no snapshot any more, or are doubted, and whose
-    /// mask, as `bounds_now` tells it, is not the one that we set: someone else has changed it since.
-    /// They are forgotten and named in `left_alone`. A thread that cannot be told of stays in.
-    pub fn leave_changed_alone(
-        &mut self,
-        governed: &mut Governed,
-        mut bounds_now: impl FnMut(ThreadId) -> Option<Bounds>,
-    ) {
-        let doubted = std::mem::take(&mut governed.doubted);
-        let mut changed = |change: &mut Change| {
-            let (id, held) = (change.order.thread, &change.held);
+    /// The threads whose giving back is among the changes, and that are in no snapshot any more or doubted: someone else may
+    /// have changed their masks since.
+    pub fn may_be_changed(&self, governed: &Governed) -> BTreeSet<ThreadId> {
+        let may_be = |change: &&Change| {
             let unseen = change.cause == Cause::GiveBack && change.from.is_none();
-            let unseen = unseen && self.holdings.are_masks() || doubted.contains(&id);
-            let is_ours = |now: Bounds| self.holdings.is_ours(id, held, |mask| now.is(mask));
-            unseen && bounds_now(id).is_some_and(|now| !is_ours(now))
+            let is_doubted = governed.doubted.contains(&change.order.thread);
+            unseen && self.holdings.are_masks() || is_doubted
         };
-        let changed: Vec<Change> = governed.changes.extract_if(.., &mut changed).collect();
+        let changes = governed.changes.iter().filter(may_be);
+        changes.map(|change| change.order.thread).collect()
+    }
+
+    /// Whether a thread that we hold, and that has these bounds `now`, has a mask that we did not set.
+    pub fn is_changed(&self, thread: ThreadId, now: &Bounds) -> bool {
+        let held = self.holdings.get(thread);
+        let is_ours = |held| self.holdings.is_ours(thread, held, |mask| now.is(mask));
+        held.is_some_and(|held| !is_ours(held))
+    }
+
+    /// Takes the giving back of threads that someone else has `changed` out of the changes. They are forgotten and named in
+    /// `left_alone`.
+    pub fn leave_alone(&mut self, governed: &mut Governed, changed: &BTreeSet<ThreadId>) {
+        governed.doubted.clear();
+        let is_changed = |change: &mut Change| changed.contains(&change.order.thread);
+        let changed: Vec<Change> = governed.changes.extract_if(.., is_changed).collect();
         for change in changed {
             let id = change.order.thread;
             self.holdings.drop_thread(id);

@@ -11,7 +11,7 @@ use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ProcessId, Search, T
 use super::{Journal, Owed, SavedAffinity, owe};
 use crate::error::HerdError;
 use crate::governor::ownership::{Held, is_first};
-use crate::heirs::{LONGEST, heirs, masks, since, still_started};
+use crate::heirs::{LONGEST, LOOKS, heirs, masks, since, still_started};
 
 /// The affinities of a machine's threads.
 pub trait Affinities {
@@ -27,6 +27,9 @@ pub trait Affinities {
 
     /// Sets one.
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult;
+
+    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed.
+    fn let_masks_settle(&mut self) {}
 
     /// Now on a clock that does not jump, by which the search for heirs is bounded.
     fn now(&self) -> Duration;
@@ -71,28 +74,41 @@ impl Journal {
         // A thread that takes the place of a process's first one has been given back before it.
         let mut owed: Vec<(&ThreadId, &Owed)> = self.owed.iter().collect();
         owed.sort_by_key(|(thread, owed)| is_first(**thread, owed.entry.process));
-        for (&thread, owed) in owed {
-            let process = owed.entry.process;
-            match affinities.bounds_of(thread) {
-                Ok(None) => {
-                    report.gone += 1;
-                    settled.push(thread);
-                }
-                Ok(Some(now)) => {
-                    // Another thread may have taken its place, with its own mask (`ownership`).
-                    let masks = owed.masks.iter();
-                    let others = set_in[&process].iter().copied();
-                    let others = others.filter(|_| is_first(thread, process));
-                    let is_ours = masks.chain(others).any(|mask| now.is(mask));
-                    if give_back(thread, &owed.entry, is_ours, now, affinities, &mut report) {
+        for look in 1..=LOOKS {
+            owed.retain(|&(&thread, owed)| {
+                let process = owed.entry.process;
+                match affinities.bounds_of(thread) {
+                    Ok(None) => {
+                        report.gone += 1;
                         settled.push(thread);
                     }
+                    Ok(Some(now)) => {
+                        // Another thread may have taken its place, with its own mask, and an heir any (`ownership`).
+                        let is_inherited = owed.held().any(|held| held.is_inherited(thread));
+                        let may_be = |of: &ProcessId| {
+                            is_inherited || *of == process && is_first(thread, process)
+                        };
+                        let others = set_in.iter().filter(|(of, _)| may_be(of));
+                        let others = others.flat_map(|(_, masks)| masks.iter().copied());
+                        let is_ours = owed.masks.iter().chain(others).any(|mask| now.is(mask));
+                        if !is_ours && look < LOOKS {
+                            return true;
+                        }
+                        if give_back(thread, &owed.entry, is_ours, now, affinities, &mut report) {
+                            settled.push(thread);
+                        }
+                    }
+                    Err(error) => {
+                        let name = owed.entry.name.clone();
+                        report.failed.push((thread, name, error));
+                    }
                 }
-                Err(error) => {
-                    let name = owed.entry.name.clone();
-                    report.failed.push((thread, name, error));
-                }
+                false
+            });
+            if owed.is_empty() {
+                break;
             }
+            affinities.let_masks_settle();
         }
         report.restored.sort_unstable();
         if !self.restore_heirs(affinities, &mut settled, &mut report) {
@@ -139,10 +155,14 @@ impl Journal {
                 let entry = SavedAffinity::of(thread, &held);
                 let before = report.restored.len();
                 let is_settled = match affinities.bounds_of(thread) {
-                    Ok(Some(now)) => {
-                        // Which of several masks it has may not have shown when it was found.
-                        let is_ours = held_masks.iter().any(|mask| now.is(mask));
-                        give_back(thread, &entry, is_ours, now, affinities, report)
+                    // Which of several masks it has may not have shown when it was found.
+                    Ok(Some(now)) if held_masks.iter().any(|mask| now.is(mask)) => {
+                        give_back(thread, &entry, true, now, affinities, report)
+                    }
+                    Ok(Some(_)) => {
+                        // Or it is still to be set anew. If it is ours, it is found again.
+                        known.remove(&thread);
+                        true
                     }
                     Ok(None) | Err(_) => true,
                 };
@@ -150,6 +170,7 @@ impl Journal {
                 if is_settled {
                     settled.push(thread);
                 } else {
+                    settled.retain(|settled| *settled != thread);
                     owe(&mut self.owed, entry);
                 }
                 donors.push(held);

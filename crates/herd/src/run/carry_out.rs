@@ -18,11 +18,20 @@ use crate::ledger::{Placing, Record};
 const MANY_PASSES: u32 = 5;
 
 impl Running<'_> {
-    /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
+    /// Leaves alone what someone else has changed since; the journal owes it nothing any more. A thread that cannot be told
+    /// of is given back.
     fn leave_changed_alone(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
-        let world = &mut *self.world;
-        self.governor
-            .leave_changed_alone(governed, |thread| world.bounds_of(thread));
+        let mut changed = self.governor.may_be_changed(governed);
+        for look in 0..heirs::LOOKS {
+            if look > 0 && !changed.is_empty() {
+                self.world.let_masks_settle();
+            }
+            changed.retain(|&thread| {
+                let now = self.world.bounds_of(thread);
+                now.is_some_and(|now| self.governor.is_changed(thread, &now))
+            });
+        }
+        self.governor.leave_alone(governed, &changed);
         self.settling.extend(&governed.left_alone);
         self.keep_within_reach(snapshot, governed);
     }

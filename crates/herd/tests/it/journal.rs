@@ -72,7 +72,11 @@ impl Affinities for Machine {
     fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
         let cpus = self.cpus.clone();
         let mask = self.masks.get(&thread).cloned();
-        Ok(mask.map(|mask| Bounds { mask, cpus }))
+        Ok(mask.map(|mask| Bounds {
+            mask,
+            cpus,
+            ..Bounds::default()
+        }))
     }
 
     fn now(&self) -> Duration {
@@ -95,6 +99,7 @@ impl Affinities for Machine {
                 process: pid(process),
                 name: format!("t{}", thread.tid),
                 bounds: Bounds {
+                    earlier: Vec::new(),
                     mask: mask.clone(),
                     cpus: self.cpus.clone(),
                 },

@@ -208,10 +208,15 @@ fn our_own_mask_is_not_foreign_and_someone_elses_later_one_is() {
     assert_eq!(governed.refusals[0].guard, Guard::ForeignAffinity);
     let mut released = governor.release(&seen);
     let bounds = |mask| Bounds {
-        mask,
+        mask: cpus(mask),
         cpus: cpus("0-7"),
+        ..Bounds::default()
     };
-    governor.leave_changed_alone(&mut released, |_| Some(bounds(cpus("2"))));
+    let changed = governor.may_be_changed(&released);
+    assert_eq!(changed, [all[0].id].into());
+    assert!(governor.is_changed(all[0].id, &bounds("2")));
+    assert!(!governor.is_changed(all[0].id, &bounds("0-3")));
+    governor.leave_alone(&mut released, &changed);
     assert!(released.changes.is_empty());
     assert_eq!(released.left_alone, [all[0].id]);
 }

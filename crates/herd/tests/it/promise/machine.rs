@@ -226,7 +226,7 @@ impl Machine {
             for &tid in &tids {
                 let bound = self.call(|kernel| {
                     let bound = bound(kernel, tid)?;
-                    let Bounds { mask, cpus } = &bound.bounds;
+                    let Bounds { mask, cpus, .. } = &bound.bounds;
                     let may_be_bound = thoroughly && *cpus != set_of(ALL) || !is_whole(mask, cpus);
                     let is_wanted = masks.iter().any(|mask| bound.bounds.is(mask)) && may_be_bound;
                     let is_wanted = is_wanted && bound.thread.born >= since;
@@ -305,6 +305,7 @@ fn bounds(kernel: &Kernel, thread: &Thread) -> Bounds {
     Bounds {
         mask: set_of(kernel.left_of(thread)),
         cpus: set_of(kernel.cpus_of(thread.process)),
+        earlier: Vec::new(),
     }
 }
 
