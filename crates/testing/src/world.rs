@@ -58,6 +58,8 @@ pub struct FakeWorld {
     pub refuses: BTreeMap<ThreadId, String>,
     /// Masks that snapshots show in place of those that threads have: they were read before.
     pub shown: BTreeMap<ThreadId, CpuSet>,
+    /// Masks that threads get when they are given time to settle.
+    pub settles: BTreeMap<ThreadId, CpuSet>,
     /// Cpusets that are narrowed between the snapshot and the order.
     pub narrows: BTreeMap<ThreadId, CpuSet>,
     /// Threads that end between the snapshot and the order.
@@ -107,6 +109,7 @@ impl FakeWorld {
             groups: BTreeMap::new(),
             refuses: BTreeMap::new(),
             shown: BTreeMap::new(),
+            settles: BTreeMap::new(),
             narrows: BTreeMap::new(),
             dies: Vec::new(),
             unseen: Vec::new(),
@@ -285,6 +288,12 @@ impl World for FakeWorld {
     fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
         let there = self.threads.iter().find(|there| there.id == thread)?;
         Some(self.bounds(there))
+    }
+
+    fn let_masks_settle(&mut self) {
+        for (thread, mask) in std::mem::take(&mut self.settles) {
+            self.thread(thread.tid).affinity = Arc::new(mask);
+        }
     }
 
     fn kinship(&self, process: ProcessId) -> Kinship {

@@ -84,7 +84,7 @@ impl Journal {
                     }
                     Ok(Some(now)) => {
                         // Another thread may have taken its place, with its own mask, and an heir any (`ownership`).
-                        let is_inherited = owed.held().any(|held| held.is_inherited(thread));
+                        let is_inherited = owed.entry.since == thread.born;
                         let may_be = |of: &ProcessId| {
                             is_inherited || *of == process && is_first(thread, process)
                         };

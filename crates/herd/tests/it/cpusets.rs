@@ -34,6 +34,20 @@ fn a_mask_that_was_read_before_its_cpuset_was_widened_is_asked_for_again() {
 }
 
 #[test]
+fn a_mask_that_is_set_anew_a_moment_later_is_nobodys_choice() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 3 {
+            // So it was while its cpuset had no CPU of the mask.
+            world.thread(1).affinity = Arc::new(cpus("0-1"));
+            world.settles.insert(tid(1), cpus("4-7"));
+        }
+    });
+    let summary = run(&mut world, Settings::default());
+    assert_eq!(world.masks()[&tid(1)], cpus("0-7"));
+    assert_eq!(summary.notices, Vec::<String>::new());
+}
+
+#[test]
 fn a_mask_that_was_narrowed_as_it_was_set_is_ours_when_its_cpuset_is_widened() {
     let mut world = fake(1).scripted(|interval, world| match interval {
         0 => {

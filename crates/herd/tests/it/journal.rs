@@ -48,6 +48,8 @@ struct Machine {
     /// How long each of these searches takes.
     search_takes: Duration,
     now: Duration,
+    /// Masks of threads once they have settled.
+    settles: Vec<(u32, &'static str)>,
     set: Vec<ThreadId>,
 }
 
@@ -63,6 +65,7 @@ impl Machine {
             search_takes: Duration::ZERO,
             now: Duration::ZERO,
             starts: Vec::new(),
+            settles: Vec::new(),
             set: Vec::new(),
         }
     }
@@ -77,6 +80,11 @@ impl Affinities for Machine {
             cpus,
             ..Bounds::default()
         }))
+    }
+
+    fn let_masks_settle(&mut self) {
+        let settled = self.settles.drain(..);
+        (self.masks).extend(settled.map(|(number, mask)| (tid(number), cpus(mask))));
     }
 
     fn now(&self) -> Duration {
@@ -204,6 +212,29 @@ fn a_thread_that_is_as_found_or_gone_is_not_touched() {
     let (report, after) = place.restore(&[(1, "0-7")]);
     assert_eq!((report.as_found, report.gone), (vec![tid(1)], 1));
     assert_eq!(after[&tid(1)], cpus("0-7"));
+}
+
+#[test]
+fn a_mask_that_the_kernel_was_still_to_set_anew_is_no_one_elses() {
+    let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
+    let mut machine = Machine::new(&[(1, "5-6"), (2, "5-6")]);
+    machine.settles = vec![(1, "0-3")];
+    let report = place.restore_on(&mut machine);
+    assert_eq!(report.restored, [tid(1)]);
+    assert_eq!(report.left_alone, [(tid(2), "t2".to_owned(), cpus("5-6"))]);
+}
+
+/// Which mask an heir has may not have shown when it was written down.
+#[test]
+fn an_heir_may_have_any_mask_that_was_set() {
+    let heir = SavedAffinity {
+        since: tid(2).born,
+        ..entry(2, "0-3")
+    };
+    let place = Place::killed(&[entry(1, "4-7"), heir, entry(3, "0-3")]);
+    let (report, after) = place.restore(&[(2, "4-7"), (3, "4-7")]);
+    assert_eq!(report.restored, [tid(2)]);
+    assert_eq!(after[&tid(3)], cpus("4-7"), "it was given another one");
 }
 
 #[test]

@@ -34,6 +34,10 @@ use machine::{Flaw, Killed, Machine};
 
 const BOOT: &str = "this boot";
 
+/// Before which steps a child is started that may have its parent's second mask (chosen here: from the first move to the end of
+/// a run of two intervals without a child).
+const STEPS_AFTER_A_MOVE: std::ops::Range<usize> = 16..48;
+
 static GO: AtomicBool = AtomicBool::new(false);
 
 /// What of Numaherd runs.
@@ -55,6 +59,8 @@ struct Course {
     intervals: u64,
     /// How many more events may happen.
     left: usize,
+    /// Whether it may be killed.
+    may_be_killed: bool,
     /// Whether a herd may start anew after a kill.
     may_start: bool,
     /// What was before the last kill.
@@ -173,8 +179,17 @@ impl Course {
             events: Vec::new(),
             intervals,
             left: events,
+            may_be_killed: true,
             may_start: true,
             before: Vec::new(),
+        }
+    }
+
+    /// The same where it is not killed, and nothing happens but to cpusets.
+    fn ends_while_cpusets_change(self) -> Self {
+        Self {
+            may_be_killed: false,
+            ..self
         }
     }
 
@@ -198,6 +213,7 @@ impl Course {
             events: Vec::new(),
             intervals: self.intervals,
             left: self.left,
+            may_be_killed: true,
             may_start: self.may_start && command == Command::Release,
             before,
         }
@@ -222,7 +238,7 @@ fn explore(flaw: Option<Flaw>, course: Course) -> Result<Extent, String> {
     while let Some(course) = waiting.pop() {
         let sequel = stage.run(&course)?;
         extent.courses += 1;
-        for killed in sequel.killed {
+        for killed in sequel.killed.into_iter().filter(|_| course.may_be_killed) {
             let (kernel, journal, step) = killed.clone();
             let state = (kernel, journal, course.left, course.may_start);
             if !known.insert(state.clone()) {
@@ -247,7 +263,8 @@ fn explore(flaw: Option<Flaw>, course: Course) -> Result<Extent, String> {
             }
             waiting.push(course.after(killed, Command::Release));
         }
-        for (step, events) in sequel.choices {
+        for (step, mut events) in sequel.choices {
+            events.retain(|event| course.may_be_killed || matches!(event, Event::Cpuset(_)));
             waiting.extend(events.into_iter().map(|event| course.with(step, event)));
         }
     }
@@ -284,6 +301,18 @@ fn so_it_does_while_a_cpuset_changes() {
         holds(Course::start(kernel.clone(), 1, 1));
         // With a child that is started as soon as its parent has been placed.
         holds(Course::start(kernel, 2, 2).with(9, Event::Fork(10)));
+    }
+}
+
+/// A child that is started in the second interval has another mask than its siblings of the first: which one, shows only when
+/// its cpuset has some of its CPUs.
+#[test]
+fn so_does_a_child_whose_mask_does_not_show_whatever_changes_a_cpuset_has_meanwhile() {
+    let kernel = Kernel::new(1, true).in_cpuset();
+    for step in STEPS_AFTER_A_MOVE {
+        let start = Course::start(kernel.clone(), 2, 3).ends_while_cpusets_change();
+        holds(start.clone().with(step, Event::Clone(10)));
+        holds(start.with(step, Event::Fork(10)));
     }
 }
 

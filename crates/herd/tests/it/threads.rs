@@ -262,6 +262,58 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
 }
 
 #[test]
+fn an_heir_that_was_found_in_a_narrow_cpuset_is_ours_when_that_is_widened() {
+    let topology = two_nodes();
+    let mut all = vec![thread(1, 1, 0, &topology)];
+    let mut governor = governor(Limits::default());
+    let seen = snapshot(&topology, 1.0, &all);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
+    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut heir = thread(2, 1, 5, &topology);
+    heir.cpuset = Arc::new(cpus("0-5"));
+    heir.affinity = Arc::new(cpus("4-5"));
+    all.push(heir);
+    let governed = governor.govern(&snapshot(&topology, 2.0, &all), &plan_of(&[]));
+    assert_eq!(governed.adopted.len(), 1);
+    all[1].cpuset = Arc::new(cpus("0-7"));
+    all[1].affinity = Arc::new(cpus("4-7"));
+    let released = governor.release(&snapshot(&topology, 3.0, &all));
+    assert_eq!(released.orders().len(), 2);
+    assert_eq!(governor.may_be_changed(&released), [].into());
+}
+
+/// Thread 2 of the process of a thread that has CPUs 4-7 is new in the second snapshot with CPU 2, for so many snapshots, and
+/// then has CPUs 4-7. Returns whether it is taken for an heir.
+fn is_heir_after(snapshots: u32, cpuset_of_another: &str) -> bool {
+    let topology = two_nodes();
+    let mut all = vec![thread(1, 1, 0, &topology)];
+    let mut governor = governor(Limits::default());
+    let seen = snapshot(&topology, 1.0, &all);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
+    carry_out(&mut governor, &seen, &governed, &mut all);
+    all.extend([thread(2, 1, 5, &topology), thread(3, 3, 5, &topology)]);
+    all[1].affinity = Arc::new(cpus("2"));
+    for second in 0..snapshots {
+        let seen = snapshot(&topology, f64::from(2 + second), &all);
+        assert!(governor.govern(&seen, &plan_of(&[])).adopted.is_empty());
+        all[2].cpuset = Arc::new(cpus(cpuset_of_another));
+    }
+    all[1].affinity = all[0].affinity.clone();
+    let seen = snapshot(&topology, f64::from(2 + snapshots), &all);
+    let adopted = governor.govern(&seen, &plan_of(&[])).adopted;
+    adopted.iter().any(|(thread, _)| *thread == all[1].id)
+}
+
+#[test]
+fn a_new_thread_is_no_stranger_at_first_sight_nor_while_a_cpuset_changes() {
+    assert!(is_heir_after(1, "0-7"), "its mask may not be its cpuset's");
+    assert!(!is_heir_after(2, "0-7"), "its user has given it that mask");
+    assert!(is_heir_after(2, "0-5"), "a cpuset has changed");
+    assert!(is_heir_after(10, "0-5"));
+    assert!(!is_heir_after(14, "0-5"));
+}
+
+#[test]
 fn a_thread_that_ends_as_its_mask_is_set_may_have_handed_it_on() {
     let topology = two_nodes();
     let all = [thread(1, 1, 0, &topology)];

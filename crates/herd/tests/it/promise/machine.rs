@@ -369,10 +369,12 @@ impl World for Machine {
         let selected = |kernel: &mut Kernel| {
             let processes = kernel.processes.iter();
             let selected = processes.filter(|(_, process)| process.is_selected);
-            selected.map(|(&pid, _)| pid).collect::<Vec<_>>()
+            let with_cpus = selected.map(|(&pid, _)| (pid, kernel.cpus_of(pid)));
+            with_cpus.collect::<Vec<_>>()
         };
         let mut threads = Vec::new();
-        for pid in self.call(selected) {
+        // As `host` does, which reads a cpuset once, before the masks of its threads.
+        for (pid, cpus) in self.call(selected) {
             for tid in self.call(|kernel| kernel.threads_of(pid)) {
                 let seen = |kernel: &mut Kernel| {
                     kernel.is_known(tid);
@@ -388,7 +390,7 @@ impl World for Machine {
                     cpu,
                     assigned: self.assigned.get(&seen.thread).copied(),
                     affinity: Arc::new(seen.bounds.mask),
-                    cpuset: Arc::new(seen.bounds.cpus),
+                    cpuset: Arc::new(set_of(cpus)),
                     ..thread(tid, pid, cpu.0, &self.topology)
                 });
             }
