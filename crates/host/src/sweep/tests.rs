@@ -1,0 +1,275 @@
+//! Whom a search finds, and when it is complete.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::fake::{self, FakeKernel};
+
+fn cpus(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+/// A machine of eight CPUs.
+struct Machine {
+    folder: tempfile::TempDir,
+    kernel: FakeKernel,
+    sweep: Sweep,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let (folder, root) = fake::root();
+        fs::create_dir_all(folder.path().join("proc")).unwrap();
+        Self {
+            folder,
+            kernel: FakeKernel::default(),
+            sweep: Sweep::new(root),
+        }
+    }
+
+    /// A process of one thread.
+    fn process(&self, pid: u32, parent: u32, session: u32, born: u64, mask: &str) {
+        let stat = format!(
+            "{pid} (p) S {parent} {pid} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {born} 0 0 0 0 0 0 0 0 \
+             0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
+        );
+        for folder in [format!("proc/{pid}"), format!("proc/{pid}/task/{pid}")] {
+            let folder = self.folder.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("stat"), &stat).unwrap();
+            fs::write(folder.join("cgroup"), "0::/a\n").unwrap();
+        }
+        self.kernel.thread(pid, born, cpus(mask));
+    }
+
+    /// A process that was given back and runs, with its folder and what its `stat` says once it rests.
+    fn may_be_starting_another(&mut self) -> (PathBuf, String) {
+        self.process(10, 1, 10, 60, "0-7");
+        let own = self.folder.path().join("proc/10");
+        let rests = fs::read_to_string(own.join("stat")).unwrap();
+        fs::write(own.join("stat"), rests.replace(" S ", " R ")).unwrap();
+        fs::write(own.join("schedstat"), "1000 0 0\n").unwrap();
+        self.sweep.given_back(10);
+        (own, rests)
+    }
+
+    /// The processes that are found, and which of them are orphans.
+    fn find(&mut self, thoroughly: bool) -> Vec<(u32, bool)> {
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            thoroughly,
+            is_watched: &|pid| pid == 20,
+        };
+        let found = self.sweep.find(&self.kernel, &cpus("0-7"), &wanted).found;
+        let shown = |bound: &Bound| (bound.process.pid, bound.is_orphan);
+        found.iter().map(shown).collect()
+    }
+}
+
+#[test]
+fn a_search_is_not_complete_while_someone_given_back_may_be_starting_another() {
+    let mut machine = Machine::new();
+    let (own, stat) = machine.may_be_starting_another();
+    let wanted = Wanted {
+        masks: &[Arc::new(cpus("2-3"))],
+        since: 50,
+        thoroughly: false,
+        is_watched: &|_| false,
+    };
+    for is_through in [false, true] {
+        let search = (machine.sweep).find(&machine.kernel, &cpus("0-7"), &wanted);
+        assert_eq!(search.is_complete, is_through);
+        fs::write(own.join("stat"), &stat).unwrap();
+    }
+}
+
+#[test]
+fn on_a_slow_machine_it_is_not_waited_for_longer_than_a_second() {
+    let mut machine = Machine::new();
+    machine.may_be_starting_another();
+    machine.kernel.slow(LONGEST_WAIT_NS / 4);
+    machine.find(true);
+    assert_eq!(machine.kernel.pauses(), 4);
+}
+
+#[test]
+fn a_mask_that_is_still_to_be_set_anew_is_found_by_the_cpuset_of_before() {
+    let mut machine = Machine::new();
+    let folder = machine.folder.path().join("sys/fs/cgroup/a");
+    fs::create_dir_all(&folder).unwrap();
+    let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+    let is_complete = |machine: &mut Machine| {
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            thoroughly: true,
+            is_watched: &|_| false,
+        };
+        let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+        (search.found.len(), search.is_complete)
+    };
+    cpuset("0-1");
+    machine.process(10, 1, 10, 60, "0-1");
+    assert_eq!(
+        is_complete(&mut machine),
+        (1, true),
+        "it may be all that is left"
+    );
+    cpuset("0-5");
+    machine.process(11, 1, 10, 60, "5");
+    assert_eq!(is_complete(&mut machine), (1, true));
+    machine.process(10, 1, 10, 60, "2-3");
+    assert_eq!(is_complete(&mut machine), (1, true));
+}
+
+#[test]
+fn a_search_is_not_complete_while_masks_do_not_belong_to_their_cpusets() {
+    let mut machine = Machine::new();
+    let folder = machine.folder.path().join("sys/fs/cgroup/a");
+    fs::create_dir_all(&folder).unwrap();
+    let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+    let is_complete = |machine: &mut Machine| {
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            thoroughly: true,
+            is_watched: &|_| false,
+        };
+        let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+        (search.found.len(), search.is_complete)
+    };
+    cpuset("0-3");
+    machine.process(10, 1, 10, 60, "1");
+    assert_eq!(is_complete(&mut machine), (0, true));
+    // It has been widened and narrowed: the mask may be what was left in one that nobody has seen.
+    cpuset("0,2");
+    assert_eq!(is_complete(&mut machine), (0, false));
+    machine.process(10, 1, 10, 60, "2");
+    assert_eq!(is_complete(&mut machine), (1, true));
+}
+
+#[test]
+fn threads_are_found_by_mask_and_birth() {
+    let mut machine = Machine::new();
+    machine.process(10, 1, 10, 60, "2-3");
+    machine.process(11, 10, 10, 60, "2-3");
+    machine.process(12, 11, 12, 60, "2-3");
+    machine.process(13, 1, 10, 49, "2-3");
+    machine.process(14, 1, 10, 60, "2");
+    machine.process(15, 1, 10, 60, "0-7");
+    assert_eq!(machine.find(true), [(10, true), (11, false), (12, true)]);
+}
+
+#[test]
+fn it_is_told_how_old_an_orphans_session_is() {
+    let mut machine = Machine::new();
+    machine.process(9, 1, 9, 40, "0-7");
+    machine.process(10, 1, 9, 60, "2-3");
+    // What began this session has ended.
+    machine.process(11, 1, 8, 60, "2-3");
+    machine.process(12, 1, 8, 45, "0-7");
+    machine.process(13, 1, 13, 60, "2-3");
+    let wanted = Wanted {
+        masks: &[Arc::new(cpus("2-3"))],
+        since: 50,
+        thoroughly: true,
+        is_watched: &|_| false,
+    };
+    let found = machine
+        .sweep
+        .find(&machine.kernel, &cpus("0-7"), &wanted)
+        .found;
+    let born = |bound: &Bound| (bound.process.pid, bound.session_born);
+    let born: Vec<_> = found.iter().map(born).collect();
+    assert_eq!(born, [(10, 40), (11, 45), (13, 60)]);
+}
+
+#[test]
+fn a_mask_that_has_left_the_cpuset_is_found_where_all_are_looked_at() {
+    let mut machine = Machine::new();
+    let folder = machine.folder.path().join("sys/fs/cgroup/a");
+    fs::create_dir_all(&folder).unwrap();
+    let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+    cpuset("4-5");
+    machine.process(10, 1, 10, 60, "4-5");
+    machine.process(11, 1, 11, 60, "5");
+    machine.find(false);
+    assert_eq!(machine.find(false), []);
+    assert_eq!(machine.find(true), [(10, true)]);
+    // With one of its CPUs left it would have that one.
+    cpuset("3-5");
+    machine.process(10, 1, 10, 60, "3-5");
+    machine.find(true);
+    assert_eq!(machine.find(true), []);
+    cpuset("2-3");
+    machine.process(10, 1, 10, 60, "2-3");
+    machine.find(false);
+    assert_eq!(machine.find(false), []);
+    assert_eq!(machine.find(true), [(10, true)]);
+}
+
+#[test]
+fn what_has_none_or_is_watched_is_passed_over_until_the_next_thorough_look() {
+    let mut machine = Machine::new();
+    machine.process(10, 1, 10, 60, "2-3");
+    machine.process(11, 1, 11, 60, "0-7");
+    machine.process(20, 1, 20, 60, "2-3");
+    assert_eq!(machine.find(false).len(), 2, "the first look is thorough");
+    machine.kernel.thread(11, 60, cpus("2-3"));
+    machine.process(12, 1, 12, 60, "2-3");
+    assert_eq!(machine.find(false), [(10, true), (12, true)]);
+    assert_eq!(machine.find(true).len(), 4);
+    machine
+        .kernel
+        .wait(Duration::from_secs(16), &crate::stop::Stop::new().unwrap());
+    assert_eq!(machine.find(false).len(), 4, "time has passed");
+}
+
+#[test]
+fn whoever_starts_another_and_ends_before_it_is_looked_at_is_followed() {
+    let mut machine = Machine::new();
+    machine.process(10, 1, 10, 60, "2-3");
+    let proc = machine.folder.path().join("proc");
+    machine.kernel.succeed(&proc, [10, 9]);
+    assert_eq!(machine.find(true), [(9, true)]);
+}
+
+#[test]
+fn a_search_is_complete_unless_someone_new_in_the_last_list_had_ended() {
+    let mut machine = Machine::new();
+    let wanted = Wanted {
+        masks: &[Arc::new(cpus("2-3"))],
+        since: 50,
+        thoroughly: true,
+        is_watched: &|_| false,
+    };
+    let is_complete = |machine: &mut Machine| {
+        let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+        search.is_complete
+    };
+    machine.process(10, 1, 10, 60, "0-7");
+    // One that has ended can start nobody after the list.
+    machine.process(200, 1, 10, 61, "2-3");
+    machine.kernel.thread(200, 60, cpus("2-3"));
+    assert!(is_complete(&mut machine));
+    machine.process(201, 10, 10, 61, "2-3");
+    assert!(is_complete(&mut machine), "its parent was looked at");
+    machine.process(202, 200, 10, 61, "2-3");
+    assert!(!is_complete(&mut machine), "its parent was not");
+    machine.kernel.thread(200, 61, cpus("2-3"));
+    assert!(is_complete(&mut machine));
+    // Each time that it is looked at, another is there in its place.
+    let proc = machine.folder.path().join("proc");
+    machine.kernel.succeed(&proc, 10..100);
+    assert!(!is_complete(&mut machine));
+}
+
+#[test]
+fn a_number_that_is_anothers_by_now_is_dropped() {
+    let mut machine = Machine::new();
+    machine.process(10, 1, 10, 60, "2-3");
+    machine.kernel.thread(10, 61, cpus("2-3"));
+    assert_eq!(machine.find(true), []);
+}
