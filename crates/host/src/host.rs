@@ -242,8 +242,7 @@ impl Host {
             }
             return result;
         }
-        let online = self.shared.online();
-        let result = threads::set(kernel, self.sweep.cpusets(&online), order);
+        let result = threads::set(kernel, self.sweep.cpusets(&self.shared.online()), order);
         if let AffinityResult::Done | AffinityResult::Narrowed { .. } = result {
             let process = self.scanner.process_of(order.thread);
             let pid = process.map(|process| process.pid);
@@ -409,10 +408,8 @@ impl World for Host {
     }
 
     fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
-        let online = self.shared.online();
-        let kernel = &*self.shared.kernel;
-        let cpusets = self.sweep.cpusets(&online);
-        threads::bounds_of(kernel, cpusets, thread).ok().flatten()
+        let cpusets = self.sweep.cpusets(&self.shared.online());
+        threads::bounds_of(&*self.shared.kernel, cpusets, thread).unwrap_or_default()
     }
 
     fn let_masks_settle(&mut self) {
@@ -434,14 +431,13 @@ impl World for Host {
     }
 
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
-        let online = self.shared.online();
         let wanted = Wanted {
             masks,
             since,
             thoroughly,
             is_watched: &|pid| self.scanner.has_process(pid),
         };
-        self.sweep.find(&*self.shared.kernel, &online, &wanted)
+        (self.sweep).find(&*self.shared.kernel, &self.shared.online(), &wanted)
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {
