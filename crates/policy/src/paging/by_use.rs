@@ -16,8 +16,9 @@
 //! too, when at least four blocks have been judged by their own accesses and two thirds of them are. Either way local
 //! accesses must be no more than half of the way from chance to all. The block's own eighth access decides anew. A process
 //! that counts as shared has all the rest of its private memory ordered at once like this, so that large memory, and what is
-//! only written, need not be sampled block by block; then it takes 32 accesses to show that a block is private, since
-//! threads that pass through a block in turn seem to own it for a while.
+//! only written, need not be sampled block by block. Memory of fewer blocks of 512 pages than there are threads is not: it
+//! would not be even on their nodes. Once all is ordered, it takes 32 accesses to show that a block is private, since threads
+//! that pass through a block in turn seem to own it for a while.
 //!
 //! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
 //! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
@@ -98,6 +99,8 @@ pub struct ByUse {
     nodes: BTreeMap<ProcessId, Vec<NodeId>>,
     blocks: HashMap<(ProcessId, u64), Block>,
     tallies: HashMap<ProcessId, Tally>,
+    /// Those of the processes with less memory than can be dealt.
+    small: HashSet<ProcessId>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
     found_shared: Vec<(ProcessId, ThreadId)>,
     /// Blocks that were ordered since the last batch.
@@ -252,6 +255,16 @@ fn with_others(placed: &[PlacedThread], snapshot: &Snapshot) -> HashSet<ProcessI
     others.map(|thread| thread.process).collect()
 }
 
+/// Whether a process has fewer blocks of memory than `threads`, as far as is known.
+fn is_small(snapshot: &Snapshot, process: ProcessId, threads: usize) -> bool {
+    let process = snapshot.process(process);
+    let residency = process.and_then(|process| process.residency.as_ref());
+    residency.is_some_and(|residency| {
+        let pages: u64 = residency.pages.iter().map(|(_, pages)| pages).sum();
+        pages < BLOCK_PAGES * threads as u64
+    })
+}
+
 impl PageRule for ByUse {
     fn needs(&self) -> PagingNeeds<'_> {
         PagingNeeds {
@@ -273,6 +286,11 @@ impl PageRule for ByUse {
         if self.nodes != nodes || self.rests_since_ns.is_some_and(thaws) {
             (self.settled, self.rests_since_ns) = (0, None);
         }
+        let is_small =
+            |&(&process, on): &(&ProcessId, &Vec<NodeId>)| is_small(snapshot, process, on.len());
+        self.small = (nodes.iter().filter(is_small))
+            .map(|(&process, _)| process)
+            .collect();
         self.nodes = nodes;
         let ended: HashSet<ProcessId> = (self.tallies.keys().copied())
             .filter(|process| !self.nodes.contains_key(process))
@@ -312,7 +330,7 @@ impl PageRule for ByUse {
         let tally = self.tallies.entry(process).or_default();
         tally.take(block, access);
         block.take(access);
-        let is_due = tally.at_large_ns.is_none_or(is_old);
+        let is_due = tally.at_large_ns.is_none_or(is_old) && !self.small.contains(&process);
         if is_due && tally.kind(nodes) == Some(Kind::Shared) {
             tally.at_large_ns = Some(now_ns);
             self.found_shared.push((process, access.sample.thread));

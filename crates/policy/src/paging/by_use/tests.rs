@@ -1,5 +1,5 @@
 use numaherd_testing::Scene;
-use numaherd_world::{PageOrder, Pages};
+use numaherd_world::{PageOrder, Pages, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -196,6 +196,21 @@ fn memory_of_which_no_access_is_seen_goes_by_the_blocks_that_were_judged() {
         });
         let orders = orders(&scene(), &of_two);
         assert_eq!(orders.iter().any(is_at_large), is_dealt, "{own}");
+    }
+}
+
+#[test]
+fn memory_of_fewer_blocks_than_threads_is_not_dealt() {
+    for (pages, is_dealt) in [(4 * BLOCK_PAGES, true), (4 * BLOCK_PAGES - 1, false)] {
+        let mut scene = scene();
+        scene.home(1, "small", 0);
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: vec![(NodeId(0), pages)],
+            kinds: None,
+        });
+        let shared = in_turn(6, |block, round| (block as u32 + round) % 4);
+        let orders = orders(&scene, &shared);
+        assert_eq!(orders.iter().any(is_at_large), is_dealt);
     }
 }
 
