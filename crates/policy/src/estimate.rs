@@ -41,6 +41,7 @@ mod covered;
 mod demands;
 mod each;
 mod kinds;
+mod known;
 mod memory;
 mod parts;
 mod threads;
@@ -60,8 +61,9 @@ use crate::stage::Stage;
 use beliefs::Beliefs;
 pub use cores::Cores;
 pub use covered::Covered;
-use demands::{Demand, WRITTEN, demands, figures};
+use demands::{Demand, Draw, WRITTEN, demands, figures};
 use kinds::Kinds;
+use known::{Known, sees};
 use memory::Moved;
 pub use memory::{Memory, PORTIONS};
 pub use parts::Parts;
@@ -76,8 +78,6 @@ const SEARCHED: usize = 2;
 
 /// From so many threads on, those that are alike are one to the equations (chosen here).
 const BUNDLED_FROM: usize = 256;
-/// After so many ns half of what a thread wanted at its busiest counts (chosen here).
-const PEAK_HALVES_NS: f64 = 5e9;
 /// A thread that wanted less of a CPU than this at its busiest of late takes no room (chosen here).
 const LEAST_PEAK: f64 = 0.1;
 /// A process pauses whose threads want less than this share of what they wanted at their busiest of late (chosen here).
@@ -86,28 +86,6 @@ const PAUSES: f64 = 1.0 / 3.0;
 const PRECISION: f64 = 0.01;
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
 const LEAST_LOCAL_NS: f64 = 70.0;
-
-/// What is known of a thread over time.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    /// When it was first seen, in ns.
-    since_ns: Option<u64>,
-    /// Lines per 1000 instructions by the bytes of cache it had, as powers of the root of two.
-    lines: BTreeMap<i32, f64>,
-    /// The CPU that it was on.
-    cpu: Option<CpuId>,
-    /// The share of a CPU that it wanted at its busiest of late.
-    peak: f64,
-}
-
-impl Known {
-    /// Takes in what a thread wants in an interval. Threads that wait for each other want little now and all in a
-    /// moment: what one wanted is forgotten by and by.
-    fn wants(&mut self, wanted: f64, interval_ns: u64) {
-        let kept = 0.5f64.powf(interval_ns as f64 / PEAK_HALVES_NS);
-        self.peak = (self.peak * kept).max(wanted);
-    }
-}
 
 /// Learns from each interval.
 #[derive(Clone, Debug, Default)]
@@ -159,8 +137,7 @@ pub struct Picture {
     figures: Vec<Figures>,
     /// By each draw, the latency of the memory that is farthest.
     farthest_ns: Vec<f64>,
-    /// By each draw, the share of what may be private that is.
-    private: [f64; DRAWS],
+    draws: [Draw; DRAWS],
     /// By each draw, of each kind of thread.
     demands: Vec<Vec<Demand>>,
     kinds: Kinds,
@@ -189,6 +166,11 @@ impl Rough {
     /// Of what is known by all draws.
     pub fn of(lost: &Lost) -> Self {
         Self(std::array::from_fn(|draw| lost[draw]))
+    }
+
+    /// By the first, in cores.
+    pub fn first(&self) -> f64 {
+        self.0[0]
     }
 
     /// Their mean, in cores.
@@ -258,16 +240,15 @@ impl Estimator {
         share_caches(&mut threads, &seats, &llc);
         for load in &mut threads {
             let known = &mut known[load.at];
+            load.seen.clone_from(&known.lines);
+            if load.is_counted() {
+                sees(&mut load.seen, load.held, load.lines);
+            }
             // An interval in which it moved is of no one share.
-            if known.cpu == Some(load.cpu) && load.is_known() && !load.is_assumed {
-                let step = (load.held.max(1.0).log2() * 2.0).round() as i32;
-                known.lines.insert(step, load.lines);
+            if known.cpu == Some(load.cpu) {
+                known.lines.clone_from(&load.seen);
             }
             known.cpu = Some(load.cpu);
-            let seen = known.lines.iter();
-            load.seen = seen
-                .map(|(&step, &lines)| (2f64.powf(f64::from(step) / 2.0), lines))
-                .collect();
         }
         self.learn_latency(&threads, &seats, topology);
         let draws = self.beliefs.draws();
@@ -291,7 +272,7 @@ impl Estimator {
             farthest_ns: (figures.iter())
                 .map(|figures| figures.latency_ns.iter().copied().fold(0.0, f64::max))
                 .collect(),
-            private: draws.map(|draw| draw.private),
+            draws,
             figures,
             demands,
             kinds,
@@ -454,7 +435,7 @@ impl Picture {
     /// each process whether its own memory follows its threads: what is private to each, the rest spread evenly over
     /// them; and whether what it has in common with others is spread.
     pub fn lost(&self, cpus: &[CpuId], memory: &[Memory]) -> Lost {
-        self.lost_with(cpus, memory, &self.roughly(cpus, memory))
+        std::array::from_fn(|draw| self.solve(draw, cpus, memory).lost)
     }
 
     /// The same where it is known by the draws that a search goes by.
@@ -463,11 +444,17 @@ impl Picture {
         std::array::from_fn(|draw| of(draw).unwrap_or_else(|| self.solve(draw, cpus, memory).lost))
     }
 
-    /// What a layout would lose by the draws that a search goes by.
-    pub fn roughly(&self, cpus: &[CpuId], memory: &[Memory]) -> Rough {
-        Rough(std::array::from_fn(|draw| {
-            self.solve(draw, cpus, memory).lost
-        }))
+    /// What a layout would lose by the draws that a search goes by; `None` where it would lose more than `most` cores by
+    /// the first of them.
+    pub fn roughly(&self, cpus: &[CpuId], memory: &[Memory], most: f64) -> Option<Rough> {
+        let mut lost = [self.solve(0, cpus, memory).lost; SEARCHED];
+        if lost[0] > most {
+            return None;
+        }
+        for (draw, lost) in lost.iter_mut().enumerate().skip(1) {
+            *lost = self.solve(draw, cpus, memory).lost;
+        }
+        Some(Rough(lost))
     }
 
     /// The lost cores, and the answer of the equations.
@@ -544,10 +531,10 @@ impl Picture {
             let demand = &demands[kind];
             let memory = match memory {
                 _ if without >= Without::Remote => vec![(seat.node, 1.0)],
-                None => load.memory.clone(),
+                None => load.memory_by(&self.draws[draw]).to_vec(),
                 Some(moved) => {
                     let stays = self.seat(load.cpu).is_some_and(|was| was.node == seat.node);
-                    moved.memory(load, seat.node, stays)
+                    moved.memory(load, &self.draws[draw], seat.node, stays)
                 }
             };
             speeds.push(running.len());
@@ -589,3 +576,6 @@ impl Picture {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

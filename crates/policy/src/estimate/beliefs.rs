@@ -59,11 +59,15 @@ impl Beliefs {
             hop,
             capacity,
             cache_helps,
+            evenly: false,
             private,
         };
         [
             draw(hop, capacity, true, LIKELY_PRIVATE),
-            draw(hop * farther, capacity / doubt, false, 0.0),
+            Draw {
+                evenly: true,
+                ..draw(hop * farther, capacity / doubt, false, 0.0)
+            },
             draw(hop, capacity, false, LIKELY_PRIVATE),
             draw(hop / farther, capacity * doubt, true, 1.0),
         ]
@@ -98,7 +102,7 @@ impl Estimator {
                 &before.cores,
             );
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
-            picture.private[0] = draw.private;
+            picture.draws[0] = draw;
             picture.error(cpus, memory, speeds)
         };
         // What of the memory was private is seen only in how fast threads are now.
@@ -118,6 +122,7 @@ impl Estimator {
                         hop,
                         capacity,
                         cache_helps,
+                        evenly: false,
                         private,
                     })
                 });

@@ -19,6 +19,9 @@ pub(super) struct Draw {
     /// Whether a thread with more cache than it ever had reads fewer lines, down to none when all its process's
     /// pages fit.
     pub(super) cache_helps: bool,
+    /// Whether the remote lines of a thread that reads other memory than its process's other threads come from all nodes
+    /// alike, or as its process's pages are.
+    pub(super) evenly: bool,
     /// Of what may as well be shared as private, the share of a process's lines that turns out to be private once
     /// its memory follows its threads to several nodes.
     pub(super) private: f64,
@@ -128,7 +131,7 @@ pub(super) fn demands(
 ) -> Vec<Demand> {
     let mut asked = vec![0.0; figures.nodes];
     for load in threads.iter().filter(|load| load.is_known()) {
-        for &(home, share) in &load.memory {
+        for &(home, share) in load.memory_by(draw) {
             asked[home] += load.wanted * load.speed * load.lines / 1000.0 * share * (1.0 + WRITTEN);
         }
     }
@@ -150,7 +153,7 @@ pub(super) fn demands(
         };
         let node = seat.node;
         let (llc_ns, lines, ns) = (figures.llc_ns, load.lines, load.ns());
-        let parts = load.memory.iter();
+        let parts = load.memory_by(draw).iter();
         let latency: f64 = parts
             .map(|&(home, share)| share * (figures.latency_ns(node, home) + waits[home]))
             .sum();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use numaherd_topology::CpuId;
 
 use super::Picture;
+use super::demands::Draw;
 use super::threads::Load;
 
 /// The portions of a process's memory that can follow its threads one after the other: as many blocks in a row, of which
@@ -43,10 +44,18 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Where the lines of one of its threads come from that is on this node, and was before if it stays.
-    pub(super) fn memory(&self, load: &Load, node: usize, stays: bool) -> Vec<(usize, f64)> {
+    /// Where the lines of one of its threads come from by a draw, that is on this node, and was before if it stays. What a
+    /// thread has for itself that reads other memory than the others may be taken for shared: at worst it is spread.
+    pub(super) fn memory(
+        &self,
+        load: &Load,
+        draw: &Draw,
+        node: usize,
+        stays: bool,
+    ) -> Vec<(usize, f64)> {
         let own = 1.0 - load.common;
         let private = match load.is_at_home && stays {
+            _ if draw.evenly && load.evenly.is_some() => 0.0,
             true => self.kept,
             false => self.private,
         };
@@ -61,7 +70,7 @@ impl Moved {
         }
         if self.share < 1.0 {
             memory = scaled(&memory, self.share);
-            memory.extend(scaled(&load.memory, 1.0 - self.share));
+            memory.extend(scaled(load.memory_by(draw), 1.0 - self.share));
         }
         memory
     }
@@ -182,7 +191,7 @@ impl Picture {
                     false => 1.0 - owner.private,
                 };
                 let apart = 1.0 - mixed(&owner.pages, &nodes, self.block_pages);
-                let found = unknown * self.private[draw] * apart;
+                let found = unknown * self.draws[draw].private * apart;
                 let part = 1.0 / nodes.len() as f64;
                 (
                     owner.private * apart + found,

@@ -7,6 +7,7 @@ use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Node, NodeId, Topology};
 use numaherd_world::{Mapped, MemoryKind, ProcessId, Residency, Thread, ThreadId};
 
 use super::Basis;
+use super::demands::Draw;
 use crate::busy::wanted;
 use crate::stage::Stage;
 
@@ -54,6 +55,9 @@ pub struct Load {
     pub(super) busy_ns: Option<f64>,
     /// Nodes (places) and the share of its lines from each.
     pub memory: Vec<(usize, f64)>,
+    /// The same if its lines from other nodes come from each of them alike; of a thread that reads other memory than its
+    /// process's other threads.
+    pub(super) evenly: Option<Vec<(usize, f64)>>,
     /// The share of its lines from memory that its process has in common with others.
     pub common: f64,
     /// Whether its own memory is known to be beside it, as far as the process's private memory is.
@@ -83,6 +87,12 @@ impl Load {
             Some(_) => Basis::Uncore,
             None => Basis::Counters,
         }
+    }
+
+    /// Where its lines come from by a draw.
+    pub(super) fn memory_by(&self, draw: &Draw) -> &[(usize, f64)] {
+        let evenly = self.evenly.as_ref().filter(|_| draw.evenly);
+        evenly.unwrap_or(&self.memory)
     }
 
     /// A thread of a machine on which nothing is counted.
@@ -240,6 +250,7 @@ pub(super) fn load(
         requests: counts.and_then(|c| Some(per_1000(c.uncore_requests?))),
         busy_ns,
         memory: memory(stage, thread, owner),
+        evenly: None,
         common: common(stage, thread, owner),
         is_at_home: false,
         seen: Vec::new(),
@@ -324,12 +335,18 @@ const AWAY: f64 = 0.5;
 /// use one memory (chosen here).
 const MOST_AWAY: f64 = 0.25;
 
+/// A thread of which more or less lines than this share of all are local than those like it would have reads other memory
+/// (chosen here).
+const APART: f64 = 0.1;
+
 /// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
 /// With `l` the share of local lines on each node, and all lines from nodes with threads, that part is
 /// `(sum l - 1) / (nodes - 1)`. It is the least: what is private and elsewhere looks like what is shared. Gives it.
 ///
 /// A few threads may be away from their part, as one is that the kernel moved when it had touched its pages: if the
-/// private part of the others is most of what they read, these few keep the memory that was counted of them.
+/// private part of the others is most of what they read, these few keep the memory that was counted of them. So does
+/// any thread whose local lines are others than that part and what is shared would have: how many are local is known
+/// of it, and where the others come from is not.
 pub(super) fn tell_shared_from_private(
     threads: &mut [Load],
     members: &[usize],
@@ -337,8 +354,7 @@ pub(super) fn tell_shared_from_private(
 ) -> f64 {
     let local = |at: usize| {
         let seat = seats.get(threads[at].cpu).map(|(seat, _)| seat.node);
-        let of_node = (threads[at].memory.iter()).find(|&&(node, _)| Some(node) == seat);
-        of_node.map_or(0.0, |&(_, share)| share)
+        share_of(&threads[at].memory, seat)
     };
     let reads = |at: &&usize| threads[**at].lines > 0.0;
     let all = members.iter().filter(reads);
@@ -347,16 +363,33 @@ pub(super) fn tell_shared_from_private(
         all.copied().partition(|&at| local(at) >= AWAY * mean);
     let few = away.len() as f64 <= MOST_AWAY * members.len() as f64;
     if few && !away.is_empty() && parts_of(threads, &at_home, seats).private >= 0.5 {
+        for &at in &away {
+            keep_counted(&mut threads[at], seats);
+        }
         return share_out(threads, &at_home, seats);
     }
     share_out(threads, members, seats)
 }
 
-/// The memory of these threads of a process, as [`tell_shared_from_private`] tells it apart.
-struct PartsOf {
-    private: f64,
-    /// Nodes (places) and the share of lines from what all use there.
-    shared: Vec<(usize, f64)>,
+/// The share of a thread's lines from a node (place).
+fn share_of(memory: &[(usize, f64)], node: Option<usize>) -> f64 {
+    let of_node = memory.iter().filter(|part| Some(part.0) == node);
+    of_node.map(|part| part.1).sum()
+}
+
+/// Leaves a thread the memory that was counted of it; where its remote lines come from is not known.
+fn keep_counted(load: &mut Load, seats: &Seats) {
+    let Some((seat, _)) = seats.get(load.cpu) else {
+        return;
+    };
+    let local = share_of(&load.memory, Some(seat.node));
+    let others: Vec<usize> = (load.memory.iter())
+        .map(|part| part.0)
+        .filter(|&node| node != seat.node)
+        .collect();
+    let each = (1.0 - local) / others.len().max(1) as f64;
+    let remote = others.into_iter().map(|node| (node, each));
+    load.evenly = Some(remote.chain([(seat.node, local)]).collect());
 }
 
 /// Gives each of these threads its private part and what all use. Gives the private part.
@@ -373,10 +406,23 @@ fn share_out(threads: &mut [Load], members: &[usize], seats: &Seats) -> f64 {
         if private > 0.0 {
             memory.push((seat.node, private));
         }
-        threads[at].memory = memory;
-        threads[at].is_at_home = true;
+        let load = &mut threads[at];
+        let [counted, expected] =
+            [&load.memory, &memory].map(|memory| share_of(memory, Some(seat.node)));
+        load.is_at_home = counted >= expected - APART;
+        match (counted - expected).abs() <= APART {
+            true => load.memory = memory,
+            false => keep_counted(load, seats),
+        }
     }
     private
+}
+
+/// The memory of these threads of a process, as [`tell_shared_from_private`] tells it apart.
+struct PartsOf {
+    private: f64,
+    /// Nodes (places) and the share of lines from what all use there.
+    shared: Vec<(usize, f64)>,
 }
 
 fn parts_of(threads: &[Load], members: &[usize], seats: &Seats) -> PartsOf {
@@ -473,29 +519,43 @@ pub(super) fn llc_bytes(topology: &Topology) -> Vec<f64> {
     topology.domains().iter().map(of).collect()
 }
 
-/// Gives each thread that goes through its last-level cache an even share of it, or what it can fill.
+/// Gives each thread that goes through its last-level cache the share of it by which the equations give the lines that
+/// were counted, or what it can fill: each holds what it brought in within one time that is the same for all. With `q`
+/// requests and `M` lines from memory per 1000 instructions, it brings in `(q - M) / ln (q / M)` of them while it fills
+/// its share: `q` where it holds nothing, `M` at last.
 pub(super) fn share_caches(threads: &mut [Load], seats: &Seats, llc: &[f64]) {
     let mut users = vec![Vec::new(); llc.len()];
     for (at, load) in threads.iter().enumerate() {
-        let goes = load.requests.unwrap_or(0.0).max(load.lines) >= QUIET;
+        let requests = load.requests.unwrap_or(0.0).max(load.lines);
+        let goes = requests >= QUIET;
         if let Some((seat, _)) = seats.get(load.cpu).filter(|_| goes) {
-            users[seat.domain].push(at);
+            let brings_in = load.wanted * load.speed * filling(requests, load.lines);
+            let fills = match load.footprint {
+                0.0 => f64::INFINITY,
+                footprint => footprint,
+            };
+            users[seat.domain].push((at, fills, brings_in.max(f64::MIN_POSITIVE)));
         }
     }
     for (mut users, &bytes) in users.into_iter().zip(llc) {
-        // Those that can fill less than an even share leave the rest to the others.
-        let fill = |at: usize| match threads[at].footprint {
-            0.0 => f64::INFINITY,
-            footprint => footprint,
-        };
-        users.sort_by(|&a, &b| fill(a).total_cmp(&fill(b)));
-        let fills: Vec<f64> = users.iter().map(|&at| fill(at)).collect();
+        // Those that can fill less than their share leave the rest to the others.
+        users.sort_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)));
         let mut left = bytes;
-        for (nth, (&at, fill)) in users.iter().zip(&fills).enumerate() {
-            let even = left / (users.len() - nth) as f64;
-            let held = fill.min(even);
+        let mut all: f64 = users.iter().map(|user| user.2).sum();
+        for (at, fills, brings_in) in users {
+            let held = fills.min(left * (brings_in / all).min(1.0));
             left -= held;
+            all -= brings_in;
             threads[at].held = held;
         }
+    }
+}
+
+/// The logarithmic mean of two rates.
+fn filling(most: f64, least: f64) -> f64 {
+    let least = least.max(most * 1e-6);
+    match most / least {
+        apart if apart > 1.0 + 1e-6 => (most - least) / apart.ln(),
+        _ => least,
     }
 }

@@ -38,6 +38,16 @@ impl Candidate {
         }
     }
 
+    /// Whether it gains beside another.
+    fn is_worth_it(&self, beside: &Self) -> bool {
+        self.lost < beside.lost * (1.0 - WORTH_A_MOVE)
+    }
+
+    /// Whether nothing is lost by it beside another.
+    fn is_as_good(&self, beside: &Self) -> bool {
+        self.lost <= beside.lost * (1.0 + WORTH_A_MOVE)
+    }
+
     /// What is lost by all draws.
     pub(crate) fn lost(&self, picture: &Picture) -> Lost {
         picture.lost_with(&self.cpus, &self.memory, &self.rough)
@@ -144,13 +154,18 @@ pub(crate) fn best(
         left: most,
     };
     let before = picture.peaks_in(&balanced.cpus);
-    let mut best = search.with_memory(balanced.cpus, Some(Rough::of(&balanced.lost)));
+    let begins = Rough::of(&balanced.lost);
+    let stays = vec![Memory::default(); picture.processes.len()];
+    let mut best = Candidate::new(balanced.cpus, stays, begins);
+    if let Some(candidate) = search.with_memory(&best.cpus, Some(begins), &begins) {
+        best = candidate;
+    }
     for cpus in layouts {
         if is_crowded(picture, &before, &cpus) {
             continue;
         }
-        let candidate = search.with_memory(cpus, None);
-        if candidate.lost < best.lost * (1.0 - WORTH_A_MOVE) {
+        let candidate = search.with_memory(&cpus, None, &best.rough);
+        if let Some(candidate) = candidate.filter(|candidate| candidate.is_worth_it(&best)) {
             best = candidate;
         }
     }
@@ -214,15 +229,21 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// A layout with its memory as it is, or where that would lose less, with its threads, and with what processes have
-    /// in common spread.
-    fn with_memory(&mut self, cpus: Vec<CpuId>, stays: Option<Rough>) -> Candidate {
+    /// in common spread. `None` where each of these loses more than another candidate by the first draw. `stays` is what
+    /// is lost while memory stays, where it is known.
+    fn with_memory(
+        &mut self,
+        cpus: &[CpuId],
+        stays: Option<Rough>,
+        than: &Rough,
+    ) -> Option<Candidate> {
         let picture = self.picture;
         let mut memory = vec![Memory::default(); picture.processes.len()];
-        let stays = stays.unwrap_or_else(|| self.roughly(&cpus, &memory));
-        let mut best = (memory.clone(), stays);
+        let stays = stays.or_else(|| self.roughly(cpus, &memory, than));
+        let mut best = stays.map(|rough| Candidate::new(cpus.to_vec(), memory.clone(), rough));
         for &process in &self.may_follow {
             let owner = &picture.processes[process];
-            let nodes = picture.nodes_of(process, &cpus);
+            let nodes = picture.nodes_of(process, cpus);
             let all: u64 = owner.pages.iter().sum();
             let is_one = nodes.windows(2).all(|two| two[0] == two[1]);
             // What is there already need not follow.
@@ -234,22 +255,34 @@ impl Search<'_> {
             let is_told = is_one || all_held;
             let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
             if fits && !is_there {
-                memory[process].follows = self.paid(process, &cpus, is_one);
+                memory[process].follows = self.paid(process, cpus, is_one);
             }
         }
         if memory.iter().any(|memory| memory.follows > 0) {
-            let with = self.roughly(&cpus, &memory);
-            if with.mean() < best.1.mean() {
-                best = (memory, with);
-            }
+            self.instead(&mut best, cpus, memory, than);
         }
-        if let Some(memory) = self.spread(&cpus, &best.0) {
-            let with = self.roughly(&cpus, &memory);
-            if with.mean() < best.1.mean() {
-                best = (memory, with);
-            }
+        let stays = vec![Memory::default(); picture.processes.len()];
+        let memory = best.as_ref().map_or(&stays, |best| &best.memory);
+        if let Some(memory) = self.spread(cpus, memory) {
+            self.instead(&mut best, cpus, memory, than);
         }
-        Candidate::new(cpus, best.0, best.1)
+        best
+    }
+
+    /// Takes the layout with this memory in place of the best, where that loses less.
+    fn instead(
+        &mut self,
+        best: &mut Option<Candidate>,
+        cpus: &[CpuId],
+        memory: Vec<Memory>,
+        than: &Rough,
+    ) {
+        let limit = best.as_ref().map_or(*than, |best| best.rough);
+        if let Some(rough) = self.roughly(cpus, &memory, &limit)
+            && (best.as_ref()).is_none_or(|best| rough.mean() < best.lost)
+        {
+            *best = Some(Candidate::new(cpus.to_vec(), memory, rough));
+        }
     }
 
     /// How many portions of a process's memory its credit pays for. Of one whose threads move or are on several nodes, all
@@ -297,9 +330,11 @@ impl Search<'_> {
         is_worth_it.then_some(memory)
     }
 
-    fn roughly(&mut self, cpus: &[CpuId], memory: &[Memory]) -> Rough {
+    /// What a layout loses; `None` where it loses more than another by the first draw.
+    fn roughly(&mut self, cpus: &[CpuId], memory: &[Memory], than: &Rough) -> Option<Rough> {
         self.left = self.left.saturating_sub(1);
-        self.picture.roughly(cpus, memory)
+        let most = than.first() * (1.0 + WORTH_A_MOVE);
+        self.picture.roughly(cpus, memory, most)
     }
 
     /// Moves and swaps threads while that gains.
@@ -326,9 +361,9 @@ impl Search<'_> {
                 let Some(cpus) = self.to_domain(&best.cpus, thread, domain) else {
                     continue;
                 };
-                let candidate = self.with_memory(cpus, None);
-                let least = better.as_ref().map_or(best.lost, |better| better.lost);
-                if candidate.lost < least * (1.0 - WORTH_A_MOVE) {
+                let least = better.as_ref().unwrap_or(best);
+                let candidate = self.with_memory(&cpus, None, &least.rough);
+                if let Some(candidate) = candidate.filter(|one| one.is_worth_it(least)) {
                     better = Some(candidate);
                 }
             }
@@ -445,8 +480,8 @@ impl Search<'_> {
                 cpus[came] = gone;
                 more -= picture.threads[came].peak;
             }
-            let candidate = self.with_memory(cpus, None);
-            if candidate.lost <= best.lost * (1.0 + WORTH_A_MOVE) {
+            let candidate = self.with_memory(&cpus, None, &best.rough);
+            if let Some(candidate) = candidate.filter(|one| one.is_as_good(best)) {
                 *best = candidate;
                 wanted[home.domain] += more;
                 wanted[from.domain] -= more;
@@ -475,9 +510,11 @@ impl Search<'_> {
         for (at, memory) in memory.iter_mut().enumerate() {
             leave(at, memory);
         }
-        let rough = self.roughly(&best.cpus, &memory);
-        if rough.mean() <= best.lost * (1.0 + WORTH_A_MOVE) {
-            *best = Candidate::new(std::mem::take(&mut best.cpus), memory, rough);
+        if let Some(rough) = self.roughly(&best.cpus, &memory, &best.rough) {
+            let candidate = Candidate::new(best.cpus.clone(), memory, rough);
+            if candidate.is_as_good(best) {
+                *best = candidate;
+            }
         }
     }
 }
