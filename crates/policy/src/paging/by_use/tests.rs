@@ -39,11 +39,23 @@ fn orders_where(
 ) -> Vec<PageOrder> {
     let mut paging = ByUse::paging(&Settings::default());
     paging.placed(&placed(scene), &scene.snapshot);
-    let mut batch = |(&(thread, page), time_ns): (&(u32, u64), u64)| {
-        let sample = scene.access(thread, thread, page, home(thread), time_ns);
-        paging.sampled(&[sample], &scene.topology, &mut Random::seed_from_u64(1))
-    };
-    (accesses.iter().zip(1..)).flat_map(&mut batch).collect()
+    let one_by_one = accesses.chunks(1);
+    one_by_one
+        .flat_map(|access| batch(&mut paging, scene, access, &home))
+        .collect()
+}
+
+/// The orders that a batch of accesses leads to.
+fn batch(
+    paging: &mut Driven<ByUse, Blocks>,
+    scene: &Scene,
+    accesses: &[(u32, u64)],
+    home: impl Fn(u32) -> u32,
+) -> Vec<PageOrder> {
+    let sample =
+        |&(thread, page): &(u32, u64)| scene.access(thread, thread, page, home(thread), 1);
+    let samples: Vec<_> = accesses.iter().map(sample).collect();
+    paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1))
 }
 
 #[test]
@@ -168,14 +180,8 @@ fn orders_for_all_memory_take_the_place_of_those_for_its_blocks() {
     let scene = scene();
     let mut paging = ByUse::paging(&Settings::default());
     paging.placed(&placed(&scene), &scene.snapshot);
-    let mut batch = |accesses: Vec<(u32, u64)>| {
-        let samples = accesses.iter().zip(1..);
-        let samples: Vec<_> = samples
-            .map(|(&(thread, page), time_ns)| scene.access(thread, thread, page, 0, time_ns))
-            .collect();
-        paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1))
-    };
-    // Block 14 is its user's first, then all are dealt, and it is his again.
+    let mut batch = |accesses: Vec<(u32, u64)>| batch(&mut paging, &scene, &accesses, |_| 0);
+    // Block 14 is its user's first, then all are dealt, and it is its user's again.
     let own = |times| vec![(1, 14 * BLOCK_PAGES); times];
     assert_eq!(blocks_to(&batch(own(8))), [1]);
     let all = batch(in_turn(8, |block, round| (block as u32 + round) % 4));
@@ -252,14 +258,13 @@ fn a_block_that_was_taken_for_shared_goes_to_its_user_after_many_accesses() {
 #[test]
 fn sampling_rests_when_all_is_ordered_until_threads_move() {
     let mut scene = scene();
+    let first = scene.clone();
     let mut paging = ByUse::paging(&Settings::default());
     let mut placed = placed(&scene);
     paging.placed(&placed, &scene.snapshot);
     let sampled = |paging: &mut Driven<ByUse, Blocks>, rounds| {
-        let accesses = in_turn(rounds, |block, round| (block as u32 + round) % 4);
-        for (&(thread, page), time_ns) in accesses.iter().zip(1..) {
-            let sample = scene.access(thread, thread, page, 0, time_ns);
-            paging.sampled(&[sample], &scene.topology, &mut Random::seed_from_u64(1));
+        for access in in_turn(rounds, |block, round| (block as u32 + round) % 4).chunks(1) {
+            batch(paging, &first, access, |_| 0);
         }
     };
     sampled(&mut paging, 8);
