@@ -15,16 +15,18 @@
 //! * time without memory `T - M (L - L_llc) / F`. Where requests are not counted, `F` is 3, or as much as leaves a
 //!   fifth of the time;
 //! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes;
+//! * the cache that it has: what it brought in within one time that is the same for all that share the cache;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
 //!   that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by
 //!   the square root where only one rate was seen.
 //!
 //! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much
 //! farther remote memory is, how much a controller carries, whether more cache than a thread ever had would spare it
-//! lines, and which part of the memory of a process with threads on several nodes is private, before it has followed
-//! them once. A gain counts when it shows in their mean and none of them loses. Latencies that the machine's description
-//! has are used as they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local
-//! memory follows from the threads that have one line in flight: the longest that was seen per line.
+//! lines, where the remote lines of a thread come from that reads other memory than the others of its process, and which
+//! part of the memory of a process with threads on several nodes is private, before it has followed them once. A gain
+//! counts when it shows in their mean and none of them loses. Latencies that the machine's description has are used as
+//! they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from
+//! the threads that have one line in flight: the longest that was seen per line.
 //!
 //! Where nothing is counted, threads are taken to read a little, and evenly from all pages of their process: what is
 //! known then is how far they are from their memory.
