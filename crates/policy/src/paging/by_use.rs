@@ -278,6 +278,8 @@ impl PageRule for ByUse {
 
     fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {
         let mut nodes = spread_out(placed);
+        // What is known of one is kept while a thread of it waits for its place.
+        let on_several: HashSet<ProcessId> = nodes.keys().copied().collect();
         let is_free =
             |process| (snapshot.process(process)).is_none_or(|known| known.memory_policy.is_none());
         let others = with_others(placed, snapshot);
@@ -293,7 +295,7 @@ impl PageRule for ByUse {
             .collect();
         self.nodes = nodes;
         let ended: HashSet<ProcessId> = (self.tallies.keys().copied())
-            .filter(|process| !self.nodes.contains_key(process))
+            .filter(|process| !on_several.contains(process))
             .collect();
         if !ended.is_empty() {
             self.tallies.retain(|process, _| !ended.contains(process));

@@ -176,6 +176,29 @@ fn all_memory_of_a_process_that_counts_as_shared_is_dealt_once_as_its_blocks_are
 }
 
 #[test]
+fn memory_is_not_dealt_again_when_a_thread_was_not_placed_for_a_while() {
+    let mut scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    let shared = in_turn(6, |block, round| (block as u32 + round) % 4);
+    let placed = placed(&scene);
+    let mut dealt = |placed: &[PlacedThread], scene: &Scene| {
+        paging.placed(placed, &scene.snapshot);
+        let orders = batch(&mut paging, scene, &shared, |_| 0);
+        orders.iter().any(is_at_large)
+    };
+    assert!(dealt(&placed, &scene));
+    // A fifth is busy, and nobody has placed it yet.
+    let id = scene.thread(1, 100.0, 1).id;
+    assert!(!dealt(&placed, &scene));
+    let fifth = PlacedThread {
+        thread: id,
+        ..placed[1]
+    };
+    let all: Vec<PlacedThread> = placed.iter().copied().chain([fifth]).collect();
+    assert!(!dealt(&all, &scene));
+}
+
+#[test]
 fn orders_for_all_memory_take_the_place_of_those_for_its_blocks() {
     let scene = scene();
     let mut paging = ByUse::paging(&Settings::default());
