@@ -20,7 +20,8 @@
 //!    `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
-//!    there; that of one on several follows the samples of its accesses, where all of its threads can be held.
+//!    there; that of one on several follows the samples of its accesses, where all of its threads can be held. Before,
+//!    it is dealt to their nodes, if nearly all of it is on one: who uses what is not known yet, and all wait for that one.
 //!    Shared memory that is mapped more than once (and files that are, where they are most of a process's pages) is
 //!    in common: it never follows a process, and is spread by blocks of 512 pages over the nodes of all processes
 //!    that wait for such memory, each as often as they have threads there, in the process that has most of it; of
@@ -82,10 +83,10 @@ use crate::reason::{Figure, Reason};
 use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
-use action::{Action, Follow, costs};
-use orders::{following, most_in_common, order, spread};
+use action::{Action, Ordered, costs};
+use orders::{of_memory, order, own};
 pub use rules::RULES;
-use rules::{FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
+use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
 use search::{Balanced, Candidate, may_have};
 use seeds::Seeds;
 pub use settings::AdaptiveSettings;
@@ -298,12 +299,16 @@ impl Adaptive {
                     self.pages.push(order);
                 }
             };
-            if let Some(pages) = follow.ordered {
-                self.followed.remove(&follow.process);
-                back(pages, follow.from);
+            let part = Part::WHOLE;
+            match follow.ordered {
+                Ordered::ToOne(pages) => {
+                    self.followed.remove(&follow.process);
+                    back(pages, follow.from);
+                }
+                Ordered::Dealt => back(own(part), follow.from),
+                Ordered::AsUsed => {}
             }
             if follow.memory.spreads {
-                let part = Part::WHOLE;
                 for &kind in &owner.common_kinds {
                     back(Pages::OfKind { kind, part }, follow.common_from);
                 }
@@ -367,36 +372,9 @@ impl Adaptive {
             let reason = rule.because(why).instead_of(instead_of);
             seats.push(stage.seat(load.at, cpu, reason));
         }
-        let over = picture.spread_over(&candidate.memory, &candidate.cpus);
-        let spread_of = most_in_common(picture, candidate);
-        for (process, owner) in picture.processes.iter().enumerate() {
-            let memory = candidate.memory[process];
-            if !memory.moves() {
-                continue;
-            }
-            let mut nodes = picture.nodes_of(process, &candidate.cpus);
-            nodes.dedup();
-            let whose = (owner.id, picture.threads[owner.threads[0]].id);
-            let home = match *nodes {
-                [home] if memory.follows > 0 => Some(home),
-                _ => None,
-            };
-            let ordered = home.map(|home| {
-                let left = picture.portions_left(process, &candidate.cpus);
-                let (pages, followed) = following(owner, memory.follows, left);
-                match followed {
-                    Some(portions) => self.followed.insert(owner.id, (home, portions)),
-                    None => self.followed.remove(&owner.id),
-                };
-                (self.pages).push(order(stage, whose, pages, home, FOLLOW, why.to_string()));
-                pages
-            });
-            if spread_of == Some(process) {
-                let orders = spread(stage, whose, &owner.common_kinds, &over, &why);
-                self.pages.extend(orders);
-            }
-            (action.followed).push(Follow::new(owner, memory, home, ordered));
-        }
+        let (pages, followed) = of_memory(stage, picture, candidate, &mut self.followed, &why);
+        self.pages.extend(pages);
+        action.followed = followed;
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
         seats

@@ -52,8 +52,7 @@ fn batch(
     accesses: &[(u32, u64)],
     home: impl Fn(u32) -> u32,
 ) -> Vec<PageOrder> {
-    let sample =
-        |&(thread, page): &(u32, u64)| scene.access(thread, thread, page, home(thread), 1);
+    let sample = |&(thread, page): &(u32, u64)| scene.access(thread, thread, page, home(thread), 1);
     let samples: Vec<_> = accesses.iter().map(sample).collect();
     paging.sampled(&samples, &scene.topology, &mut Random::seed_from_u64(1))
 }

@@ -39,13 +39,24 @@ pub(super) struct Action {
     since: BTreeMap<ThreadId, (f64, f64)>,
 }
 
+/// How a process's own memory was ordered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ordered {
+    /// These pages to one node.
+    ToOne(Pages),
+    /// All of it over the nodes of its threads; samples then show who uses what.
+    Dealt,
+    /// Not at all: samples show where it belongs.
+    AsUsed,
+}
+
 /// Memory that moves.
 pub(super) struct Follow {
     pub(super) process: ProcessId,
     /// What of it.
     pub(super) memory: Memory,
-    /// Which of its own were ordered to one node.
-    pub(super) ordered: Option<Pages>,
+    /// How its own was ordered.
+    pub(super) ordered: Ordered,
     /// Its pages by node (places) at the last look; first, before any moved.
     pages: Vec<u64>,
     /// The node (place) that most of its own was on that was not there already.
@@ -55,12 +66,12 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Memory that moves, as far as it was `ordered` to the node `home` (place), or as it is used.
+    /// Memory that moves: to the node `home` (place), or to several.
     pub(super) fn new(
         owner: &Owner,
         memory: Memory,
         home: Option<usize>,
-        ordered: Option<Pages>,
+        ordered: Ordered,
     ) -> Self {
         let most = |pages: &[u64], but: Option<usize>| {
             let nodes = (0..pages.len()).filter(|&node| Some(node) != but);
@@ -78,7 +89,7 @@ impl Follow {
 
     /// Whether its own goes to several nodes, as it is used.
     pub(super) fn is_by_use(&self) -> bool {
-        self.memory.follows > 0 && self.ordered.is_none()
+        self.memory.follows > 0 && !matches!(self.ordered, Ordered::ToOne(_))
     }
 
     /// Pages that have moved since the last look, as far as nodes have more of them.

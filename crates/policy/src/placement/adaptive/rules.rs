@@ -3,7 +3,7 @@
 use crate::rules::Rule;
 
 /// The rules that plans name.
-pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW, SPREAD];
+pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW, DEAL, SPREAD];
 pub(super) const GAIN: Rule = Rule {
     name: "adaptive: fewer lost cores",
     source: "designed here",
@@ -37,6 +37,12 @@ pub(super) const FOLLOW: Rule = Rule {
            memory there.",
 };
 
+pub(super) const DEAL: Rule = Rule {
+    name: "adaptive: memory dealt",
+    source: "designed here",
+    what: "The process's threads are on several nodes and nearly all of its memory is on one: blocks of it go to their \
+           nodes in turn. Samples of accesses show later whose they are.",
+};
 pub(super) const SPREAD: Rule = Rule {
     name: "adaptive: shared memory spread",
     source: "designed here; shared memory spread: Carrefour (ASPLOS 2013)",

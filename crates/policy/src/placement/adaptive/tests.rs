@@ -154,7 +154,32 @@ fn threads_on_two_nodes_are_held_so_that_their_memory_can_follow_as_it_is_used()
     let mut scene = scene();
     two_threads_far_from_their_memory(&mut scene);
     let rules = look(&mut adaptive(), &mut scene, 3);
-    assert_eq!(rules, ["adaptive: hold", "adaptive: hold"]);
+    let dealt = ["adaptive: memory dealt"; 2];
+    assert_eq!(rules, [["adaptive: hold"; 2], dealt].concat());
+}
+
+#[test]
+fn memory_on_one_node_is_dealt_where_no_more_becomes_remote_by_chance() {
+    for (pages, cpus, is_dealt) in [
+        ([4000, 0, 0, 0], [2, 6], true),
+        ([4000, 0, 0, 0], [0, 6], true),
+        ([2900, 1100, 0, 0], [2, 6], false),
+        ([1000, 0, 0, 0], [2, 6], false),
+    ] {
+        let mut scene = scene();
+        two_threads_far_from_their_memory(&mut scene);
+        for (thread, cpu) in scene.snapshot.threads.iter_mut().zip(cpus) {
+            thread.cpu = CpuId(cpu);
+            thread.cpuset = Arc::new([CpuId(cpu)].into_iter().collect());
+        }
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: (0..).map(numaherd_topology::NodeId).zip(pages).collect(),
+            kinds: None,
+        });
+        let rules = look(&mut adaptive(), &mut scene, 3);
+        let dealt = "adaptive: memory dealt".to_owned();
+        assert_eq!(rules.contains(&dealt), is_dealt, "{cpus:?}: {rules:?}");
+    }
 }
 
 /// Own memory that follows.
