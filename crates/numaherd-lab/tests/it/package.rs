@@ -1,6 +1,6 @@
 //! The Debian packages: what is in them, that they are built the same twice, that systemd takes the unit,
 //! and a life of `numaherd` under a real systemd in the lab's guest: installed, started, reloaded, killed,
-//! stopped, removed, purged.
+//! stopped, upgraded, downgraded, removed, purged.
 //!
 //! Needs what `make setup` installs (dpkg-dev, systemd, the lab); without it the tests fail and say so.
 
@@ -66,6 +66,23 @@ fn packages(folder: &Path) -> Packages {
         laboratory: laboratory.into(),
         numad: numad.into(),
     }
+}
+
+/// The same package under another version, in this folder.
+fn of_version(package: &Path, version: &str, folder: &Path) -> PathBuf {
+    let (root, other) = (folder.join("other"), folder.join("other.deb"));
+    let deb = || Command::new("dpkg-deb");
+    said(deb().arg("--raw-extract").args([package, &root]));
+    let control = root.join("DEBIAN/control");
+    let text = fs::read_to_string(&control).unwrap();
+    let of_version = |line: &str| match line.starts_with("Version: ") {
+        true => format!("Version: {version}\n"),
+        false => format!("{line}\n"),
+    };
+    fs::write(&control, text.lines().map(of_version).collect::<String>()).unwrap();
+    let build = ["--root-owner-group", "-Znone", "--build"];
+    said(deb().args(build).args([&root, &other]));
+    other
 }
 
 /// The files of a package, each of which is root's and nobody else's to write.
@@ -297,21 +314,32 @@ fn systemd_takes_the_unit_and_finds_little_exposed() {
     assert!(exposure <= MOST_EXPOSURE, "exposure is {exposure}:\n{told}");
 }
 
-#[test]
-fn a_package_is_installed_started_killed_stopped_and_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let package = packages(folder.path()).numaherd;
+/// Runs a script under systemd in the lab's guest, and holds that it says these lines.
+#[track_caller]
+fn holds(script: &str, packages: &[(&str, &Path)], lines: &[&str]) {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package");
     let output = Command::new(LABORATORY)
         .args(["lab", "run", "--real-time", "--limit", "10m", "--", "sh"])
-        .args([scripts.join("boot.sh"), scripts.join("installed.sh")])
-        .env("PACKAGE", package)
+        .args([scripts.join("boot.sh"), scripts.join(script)])
+        .envs(packages.iter().copied())
         .current_dir(root())
         .output()
         .expect("the program can be started");
     let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{told}", output.status);
-    for line in [
+    for line in lines {
+        assert!(
+            told.lines().any(|told| told == *line),
+            "missing {line:?} in:\n{told}"
+        );
+    }
+}
+
+#[test]
+fn a_package_is_installed_started_killed_stopped_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = packages(folder.path()).numaherd;
+    let lines = [
         "installed",
         "it is not switched on",
         "it is not started",
@@ -337,10 +365,28 @@ fn a_package_is_installed_started_killed_stopped_and_removed() {
         "removing it stops it",
         "its configuration stays",
         "purging leaves nothing",
-    ] {
-        assert!(
-            told.lines().any(|told| told == line),
-            "missing {line:?} in:\n{told}"
-        );
-    }
+    ];
+    holds("installed.sh", &[("PACKAGE", &package)], &lines);
+}
+
+#[test]
+fn an_upgrade_and_a_downgrade_with_a_running_herd_keep_its_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = packages(folder.path()).numaherd;
+    let newer = of_version(&package, "99.0-1", folder.path());
+    let lines = [
+        "an upgrade replaces the package",
+        "an upgrade restarts a running herd",
+        "an upgrade gives back",
+        "an upgrade keeps the configuration",
+        "an upgrade leaves a stopped herd stopped",
+        "a downgrade replaces the package",
+        "a downgrade restarts a running herd",
+        "a downgrade gives back",
+        "a downgrade keeps the configuration",
+        "a downgrade leaves a stopped herd stopped",
+        "a later journal is refused",
+    ];
+    let packages = [("PACKAGE", package.as_path()), ("NEWER", newer.as_path())];
+    holds("upgraded.sh", &packages, &lines);
 }

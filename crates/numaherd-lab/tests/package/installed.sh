@@ -1,22 +1,6 @@
 # The package, installed, started, stopped and removed, under a real systemd on four nodes of two CPUs.
 # Says what held, a line each; what did not is shown as it is. $PACKAGE is the package's file.
-mask() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
-shown() { systemctl show -p "$1" --value numaherd; }
-# Asks over and over, for at most so many times.
-until_holds() {
-    tries=0
-    until "$@"; do
-        tries=$((tries + 1))
-        [ $tries -lt 3000 ] || { echo "never held: $*"; return 1; }
-    done
-}
-say() { [ "$2" = "$3" ] && echo "$1" || echo "NOT: $1 ($2, not $3)"; }
-differs() { [ "$(mask "$1")" != "$2" ]; }
-tells() { shown StatusText | grep -q "$1"; }
-is_active() { systemctl --quiet is-active numaherd; }
-has_restarted() { [ "$(shown NRestarts)" = 1 ] && is_active; }
-has_failed() { [ "$(systemctl is-active numaherd)" = failed ]; }
-configure() { printf '%s\n' "$1" '[herd]' 'placement_interval_ms = 200' >/etc/numaherd/numaherd.toml; }
+. "${0%/*}/functions.sh"
 
 dpkg --no-triggers -i "$PACKAGE" >/dev/null || exit 1
 say "installed" "$(dpkg-query -W -f '${Status}' numaherd)" "install ok installed"
@@ -40,10 +24,7 @@ signals /run/root-look >/run/look-of-root
 [ "$(grep -c . /run/look-of-service)" -gt 10 ] || echo "the doctor said little under the service's rights"
 say "with its rights the doctor finds what root finds" "$(diff /run/look-of-root /run/look-of-service)" ""
 
-# Somebody else's busy program.
-setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'while :; do :; done' &
-p=$!
-found=$(mask $p)
+begin_busy_program
 
 configure 'policy = "random"'
 systemctl start numaherd
