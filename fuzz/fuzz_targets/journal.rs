@@ -37,11 +37,7 @@ impl Affinities for Machine {
         let looks = self.asked.entry(thread).or_insert(0);
         *looks += 1;
         assert!(*looks <= MOST_LOOKS, "{thread} is asked for {looks} times");
-        let bounds = Bounds {
-            mask: self.mask.clone(),
-            cpus: self.mask.clone(),
-            earlier: Vec::new(),
-        };
+        let bounds = Bounds::new(self.mask.clone(), self.mask.clone());
         Ok((!thread.tid.is_multiple_of(3)).then_some(bounds))
     }
 

@@ -163,11 +163,7 @@ mod tests {
             },
             process: pid(number),
             name: "heir".to_owned(),
-            bounds: Bounds {
-                earlier: Vec::new(),
-                mask: cpus("2-3"),
-                cpus: cpus("0-7"),
-            },
+            bounds: Bounds::new(cpus("2-3"), cpus("0-7")),
             kin: kin(parent),
             is_orphan: false,
             session_born: 60,

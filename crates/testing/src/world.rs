@@ -64,6 +64,8 @@ pub struct FakeWorld {
     pub narrows: BTreeMap<ThreadId, CpuSet>,
     /// Threads that end between the snapshot and the order.
     pub dies: Vec<ThreadId>,
+    /// Threads that end as soon as they have been observed.
+    pub ends: Vec<ThreadId>,
     /// Threads that are there, but not among those that are observed.
     pub unseen: Vec<ThreadId>,
     /// From whom the process of a number descends, and whether it is an orphan.
@@ -112,6 +114,7 @@ impl FakeWorld {
             settles: BTreeMap::new(),
             narrows: BTreeMap::new(),
             dies: Vec::new(),
+            ends: Vec::new(),
             unseen: Vec::new(),
             kin: BTreeMap::new(),
             misses: 0,
@@ -277,6 +280,8 @@ impl World for FakeWorld {
         for process in &mut snapshot.processes {
             process.group = self.groups.get(&process.id.pid).cloned();
         }
+        self.threads
+            .retain(|thread| !self.ends.contains(&thread.id));
         Ok(snapshot)
     }
 
@@ -350,11 +355,8 @@ impl World for FakeWorld {
 
 impl FakeWorld {
     fn bounds(&self, thread: &Thread) -> Bounds {
-        Bounds {
-            earlier: Vec::new(),
-            mask: (*thread.affinity).clone(),
-            cpus: thread.cpuset.intersection(&self.online),
-        }
+        let cpus = thread.cpuset.intersection(&self.online);
+        Bounds::new((*thread.affinity).clone(), cpus)
     }
 
     fn carry_out(&mut self, orders: &Orders) -> Outcome {

@@ -19,6 +19,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Those of a thread whose cpuset has not changed lately.
+    pub fn new(mask: CpuSet, cpus: CpuSet) -> Self {
+        Self {
+            mask,
+            cpus,
+            earlier: Vec::new(),
+        }
+    }
+
     /// Whether its mask is the one `given`, as [`is_mask`] says, or was that in the cpuset of shortly before.
     pub fn is(&self, given: &CpuSet) -> bool {
         let was = |cpus: &CpuSet| self.mask.is_subset(cpus) && is_mask(&self.mask, given, cpus);
@@ -63,9 +72,8 @@ mod tests {
     fn a_mask_may_still_be_what_was_left_of_it_in_the_cpuset_of_before() {
         let set = |list: &str| list.parse().unwrap();
         let bounds = |mask| Bounds {
-            mask: set(mask),
-            cpus: set("0-7"),
             earlier: vec![set("1,6"), set("4-5")],
+            ..Bounds::new(set(mask), set("0-7"))
         };
         assert!(bounds("1,6").is(&set("7")), "nothing was left of it");
         assert!(bounds("6").is(&set("6-7")));

@@ -161,13 +161,7 @@ pub trait World {
     /// The mask that a thread has now, with what it may use at all; likewise.
     fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
         let mask = self.affinity_of(thread)?;
-        let cpus = self.topology().online_cpus();
-        let earlier = Vec::new();
-        Some(Bounds {
-            mask,
-            cpus,
-            earlier,
-        })
+        Some(Bounds::new(mask, self.topology().online_cpus()))
     }
 
     /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed. A world in which that takes no

@@ -10,8 +10,8 @@ use numaherd_world::{PageOrder, Pages};
 
 use crate::asking::{asked, change, fake, ran};
 use crate::fake::{
-    Fake, FakePager, Heard, Round, ToldPaging, all_pages, everyone_to, policy, policy_with, remote,
-    window,
+    Fake, FakePager, Heard, Round, ToldPaging, all_pages, everyone_to, moves_when_placed, moving,
+    policy, policy_with, remote, window,
 };
 use crate::in_step::{Call, Stepped, quick};
 
@@ -102,37 +102,11 @@ fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
     );
 }
 
-/// A world whose pager has been ordered to move a page once interval 3 is over, and what that was ordered by.
-fn moving(applied: &Arc<Mutex<Vec<PageOrder>>>) -> (Fake, ToldPaging) {
-    let world = fake();
-    let paging = moves_when_placed(&world, 0);
-    let heard = paging.heard.clone();
-    let mut world = world.scripted(move |interval, _| {
-        // Made-up time is over in no time; the pager's thread needs a real moment.
-        while interval == 3 && heard.lock().unwrap().placed.is_empty() {
-            std::thread::yield_now();
-        }
-    });
-    world.pager = Some(Box::new(FakePager::new(
-        || panic!("nobody listens"),
-        applied,
-    )));
-    (world, paging)
-}
-
-fn moves_when_placed(world: &Fake, first: u64) -> ToldPaging {
-    ToldPaging {
-        on_placed: vec![window(&world.threads[0], first, 1, 1)],
-        listens: false,
-        ..ToldPaging::stay()
-    }
-}
-
 #[test]
 fn a_pause_gives_threads_back_before_it_waits_for_pages_that_are_being_moved() {
     let (control, requests) = pair();
     let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
-    let (mut world, paging) = moving(&applied);
+    let (mut world, paging) = moving(fake(), &applied);
     // The pager moves no page until the threads have been given back.
     let mut held = Some(applied.lock().unwrap());
     let mut lines = Vec::new();
@@ -164,7 +138,7 @@ fn a_pause_gives_threads_back_before_it_waits_for_pages_that_are_being_moved() {
 fn a_change_does_not_wait_for_pages_that_are_being_moved() {
     let (control, requests) = pair();
     let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
-    let (world, paging) = moving(&applied);
+    let (world, paging) = moving(fake(), &applied);
     let later = moves_when_placed(&world, 9000);
     let (earlier_heard, later_heard) = (paging.heard.clone(), later.heard.clone());
     let mut world = world.scripted(move |interval, _| {

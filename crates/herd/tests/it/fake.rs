@@ -1,16 +1,17 @@
-//! Policies that do as a test says, and what they were told. Everything else is made up by
-//! `numaherd-testing`.
+//! Policies that do as a test says, and what they were told; a world as `release` sees it. Everything else is made up
+//! by `numaherd-testing`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numaherd_herd::AffinityScope;
+use numaherd_herd::journal::Affinities;
 use numaherd_policy::{Needs, Own, Paging, Place, PlacedThread, Policy, Random};
 pub use numaherd_testing::*;
-use numaherd_topology::{CpuId, Topology};
+use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
-    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Sample, Sharing, Signal,
-    Snapshot, Thread,
+    AffinityOrder, AffinityResult, Bounds, NewPages, Notice, Orders, PageOrder, PageOutcome,
+    Placement, ProcessId, Sample, Search, Sharing, Signal, Snapshot, Thread, ThreadId, World,
 };
 
 /// The machine of these tests.
@@ -81,6 +82,30 @@ impl ToldPaging {
     }
 }
 
+/// A paging that orders one page of the first thread to be moved when threads are placed, and listens to nothing.
+pub fn moves_when_placed(world: &Fake, first: u64) -> ToldPaging {
+    ToldPaging {
+        on_placed: vec![window(&world.threads[0], first, 1, 1)],
+        listens: false,
+        ..ToldPaging::stay()
+    }
+}
+
+/// The same world with a pager that has been ordered to move a page once interval 3 is over, and by what.
+pub fn moving(world: Fake, applied: &Arc<Mutex<Vec<PageOrder>>>) -> (Fake, ToldPaging) {
+    let paging = moves_when_placed(&world, 0);
+    let heard = paging.heard.clone();
+    let mut world = world.scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs a real moment.
+        while interval == 3 && heard.lock().unwrap().placed.is_empty() {
+            std::thread::yield_now();
+        }
+    });
+    let pager = FakePager::new(|| panic!("nobody listens"), applied);
+    world.pager = Some(Box::new(pager));
+    (world, paging)
+}
+
 impl Paging for ToldPaging {
     fn placed(&mut self, threads: &[PlacedThread], _: &Snapshot) -> Vec<PageOrder> {
         self.heard.lock().unwrap().placed.push(threads.to_vec());
@@ -144,5 +169,34 @@ pub fn remote(round: usize) -> Sample {
     Sample {
         time_ns: 1_000_000_000 + round as u64 * 10_000_000,
         ..sample(&thread, 1, 0, &machine(2, 4))
+    }
+}
+
+/// A world as `release` sees it.
+pub struct Released<'w, W>(pub &'w mut W);
+
+impl<W: World> Affinities for Released<'_, W> {
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
+        Ok(self.0.bounds_of(thread))
+    }
+
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
+        self.0.bound_to(masks, since, true)
+    }
+
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+        let orders = Orders {
+            affinities: vec![order.clone()],
+            pages: Vec::new(),
+        };
+        self.0.apply(&orders).affinities.remove(0).result
+    }
+
+    fn let_masks_settle(&mut self) {
+        self.0.let_masks_settle();
+    }
+
+    fn now(&self) -> Duration {
+        self.0.now()
     }
 }

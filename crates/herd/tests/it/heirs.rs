@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_herd::Herd;
-use numaherd_herd::journal::{Affinities, owed};
+use numaherd_herd::journal::owed;
 use numaherd_topology::CpuSet;
-use numaherd_world::{
-    AffinityOrder, AffinityResult, Bounds, Kinship, Orders, Search, ThreadId, World,
-};
+use numaherd_world::{Kinship, World};
 use tempfile::TempDir;
 
-use crate::fake::{Fake, cpus, everyone_to, policy, thread, tid};
+use crate::fake::{Fake, Released, cpus, everyone_to, policy, thread, tid};
 use crate::run::{GO, fake, journal, journal_path};
 
 /// A thread of a process of its own that has the mask which thread 1 was given, an orphan of its session.
@@ -92,31 +90,6 @@ fn what_starts_while_others_are_given_back_is_given_back_too() {
     assert!(world.masks().values().all(|mask| *mask == cpus("0-7")));
     assert_eq!(summary.totals.restored, Some(3));
     assert!(!journal_path(&directory).exists(), "nothing is owed");
-}
-
-/// A machine as `release` has it.
-struct Released<'w>(&'w mut Fake);
-
-impl Affinities for Released<'_> {
-    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
-        Ok(self.0.bounds_of(thread))
-    }
-
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
-        self.0.bound_to(masks, since, true)
-    }
-
-    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
-        let orders = Orders {
-            affinities: vec![order.clone()],
-            pages: Vec::new(),
-        };
-        self.0.apply(&orders).affinities.remove(0).result
-    }
-
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
 }
 
 #[test]

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_herd::HerdError;
-use numaherd_herd::journal::{Affinities, Journal, Restored, SavedAffinity, restore};
+use numaherd_herd::journal::{Journal, Restored, SavedAffinity, restore};
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, Kinship, Search, ThreadId};
+use numaherd_world::{Kinship, Thread, ThreadId, World};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::fake::{cpus, pid, tid};
+use crate::fake::{self, Fake, Released, cpus, pid, thread, tid};
 
 const BOOT: &str = "this boot";
 
@@ -33,112 +33,15 @@ fn entry(number: u32, set: &str) -> SavedAffinity {
     }
 }
 
-/// A machine with these threads, which obeys but for those that it `refuses`.
-struct Machine {
-    masks: BTreeMap<ThreadId, CpuSet>,
-    /// The CPUs that are online and in everyone's cpuset.
-    cpus: CpuSet,
-    refuses: Vec<ThreadId>,
-    /// The processes of threads that are in no journal.
-    kin: BTreeMap<ThreadId, (u32, Kinship)>,
-    /// Masks of threads that start each time that one is asked for those that are bound.
-    starts: Vec<(u32, &'static str)>,
-    /// Searches for bound threads in which all of them end before they can be looked at.
-    misses: u64,
-    /// How long each of these searches takes.
-    search_takes: Duration,
-    now: Duration,
-    /// Masks of threads once they have settled.
-    settles: Vec<(u32, &'static str)>,
-    set: Vec<ThreadId>,
-}
-
-impl Machine {
-    fn new(masks: &[(u32, &str)]) -> Self {
-        let masks = masks.iter().map(|&(n, mask)| (tid(n), cpus(mask)));
-        Self {
-            masks: masks.collect(),
-            cpus: cpus("0-15"),
-            refuses: Vec::new(),
-            kin: BTreeMap::new(),
-            misses: 0,
-            search_takes: Duration::ZERO,
-            now: Duration::ZERO,
-            starts: Vec::new(),
-            settles: Vec::new(),
-            set: Vec::new(),
-        }
-    }
-}
-
-impl Affinities for Machine {
-    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
-        let cpus = self.cpus.clone();
-        let mask = self.masks.get(&thread).cloned();
-        Ok(mask.map(|mask| Bounds {
-            mask,
-            cpus,
-            ..Bounds::default()
-        }))
-    }
-
-    fn let_masks_settle(&mut self) {
-        let settled = self.settles.drain(..);
-        (self.masks).extend(settled.map(|(number, mask)| (tid(number), cpus(mask))));
-    }
-
-    fn now(&self) -> Duration {
-        self.now
-    }
-
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], _: u64) -> Search {
-        self.now += self.search_takes;
-        if self.misses > 0 {
-            self.misses -= 1;
-            return Search {
-                found: Vec::new(),
-                is_complete: false,
-            };
-        }
-        let bound = self.masks.iter().map(|(&thread, mask)| {
-            let (process, kin) = self.kin.get(&thread).cloned().unwrap_or_default();
-            Bound {
-                thread,
-                process: pid(process),
-                name: format!("t{}", thread.tid),
-                bounds: Bounds {
-                    earlier: Vec::new(),
-                    mask: mask.clone(),
-                    cpus: self.cpus.clone(),
-                },
-                is_orphan: kin.parent == 0,
-                session_born: thread.born,
-                kin,
-            }
-        });
-        let is_ours = |bound: &Bound| masks.iter().any(|mask| bound.bounds.is(mask));
-        let found = bound.filter(is_ours).collect();
-        if !self.starts.is_empty() {
-            let (number, mask) = self.starts.remove(0);
-            self.masks.insert(tid(number), cpus(mask));
-        }
-        Search {
-            found,
-            is_complete: true,
-        }
-    }
-
-    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
-        assert_eq!(order.core, None);
-        assert!(order.cpus.intersects(&self.cpus), "the kernel refuses it");
-        if self.refuses.contains(&order.thread) {
-            let error = "EPERM".to_owned();
-            return AffinityResult::Failed { error };
-        }
-        self.masks.insert(order.thread, (*order.cpus).clone());
-        self.set.push(order.thread);
-        AffinityResult::Done
-    }
+/// A machine of 16 CPUs with threads that have these masks, each of a process of its own.
+fn machine(masks: &[(u32, &str)]) -> Fake {
+    let topology = fake::machine(2, 8);
+    let bound = |&(number, mask): &(u32, &str)| Thread {
+        affinity: Arc::new(cpus(mask)),
+        ..thread(number, number, 0, &topology)
+    };
+    let threads = masks.iter().map(bound).collect();
+    Fake::new(topology, threads)
 }
 
 struct Place {
@@ -168,12 +71,12 @@ impl Place {
 
     /// Gives back; the machine has these masks and obeys. Returns the report and the masks after.
     fn restore(&self, masks: &[(u32, &str)]) -> (Restored, BTreeMap<ThreadId, CpuSet>) {
-        let mut machine = Machine::new(masks);
-        (self.restore_on(&mut machine), machine.masks)
+        let mut machine = machine(masks);
+        (self.restore_on(&mut machine), machine.masks())
     }
 
-    fn restore_on(&self, machine: &mut Machine) -> Restored {
-        restore(&self.path(), BOOT, "the test", machine).unwrap()
+    fn restore_on(&self, machine: &mut Fake) -> Restored {
+        restore(&self.path(), BOOT, "the test", &mut Released(machine)).unwrap()
     }
 
     /// Changes a byte of a line, counted from 0.
@@ -217,8 +120,8 @@ fn a_thread_that_is_as_found_or_gone_is_not_touched() {
 #[test]
 fn a_mask_that_the_kernel_was_still_to_set_anew_is_no_one_elses() {
     let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
-    let mut machine = Machine::new(&[(1, "5-6"), (2, "5-6")]);
-    machine.settles = vec![(1, "0-3")];
+    let mut machine = machine(&[(1, "5-6"), (2, "5-6")]);
+    machine.settles.insert(tid(1), cpus("0-3"));
     let report = place.restore_on(&mut machine);
     assert_eq!(report.restored, [tid(1)]);
     assert_eq!(report.left_alone, [(tid(2), "t2".to_owned(), cpus("5-6"))]);
@@ -248,13 +151,13 @@ fn a_mask_that_someone_else_has_set_since_is_left_alone_and_named() {
 #[test]
 fn what_could_not_be_given_back_stays_in_the_journal() {
     let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
-    let mut machine = Machine::new(&[(1, "0-3"), (2, "0-3")]);
-    machine.refuses = vec![tid(2)];
+    let mut machine = machine(&[(1, "0-3"), (2, "0-3")]);
+    machine.refuses.insert(tid(2), "EPERM".to_owned());
     let report = place.restore_on(&mut machine);
     assert_eq!(report.restored, [tid(1)]);
     let failed = [(tid(2), "t2".to_owned(), "EPERM".to_owned())];
     assert_eq!(report.failed, failed);
-    let (report, _) = place.restore(&[(1, "0-3"), (2, "0-3")]);
+    let (report, _) = place.restore(&[(1, "0-15"), (2, "0-3")]);
     assert_eq!(report.restored, [tid(2)]);
 }
 
@@ -364,35 +267,46 @@ fn a_mask_that_the_kernel_narrowed_since_is_still_ours() {
     let left = [("0-2,4-15", "0-2"), ("2-5", "2-3"), ("6-9", "6-9")];
     for (online_of_cpuset, mask) in left {
         let place = Place::killed(&[entry(1, "0-3")]);
-        let mut machine = Machine::new(&[(1, mask)]);
-        machine.cpus = cpus(online_of_cpuset);
+        let mut machine = machine(&[(1, mask)]);
+        machine.online = cpus(online_of_cpuset);
         let report = place.restore_on(&mut machine);
         assert_eq!(report.restored, [tid(1)], "{mask}");
-        assert_eq!(machine.masks[&tid(1)], cpus("0-15"));
+        assert_eq!(machine.masks()[&tid(1)], cpus("0-15"));
     }
 }
 
 /// Thread 1 of process 1 was placed. Thread 2 is of the same process, 3 its child, 4 the child's, 5 an orphan of
 /// the same session; 6 is a stranger, and 7 a child whose user has set its mask.
-fn family() -> (Place, Machine) {
+fn family() -> (Place, Fake) {
     let place = Place::killed(&[entry(1, "0-3")]);
     let all = (1..=6).map(|number| (number, "0-3")).chain([(7, "0-1")]);
-    let mut machine = Machine::new(&all.collect::<Vec<_>>());
+    let mut machine = machine(&all.collect::<Vec<_>>());
+    machine.thread(2).process = pid(1);
     let of = |parent, session| Kinship {
         parent,
         session,
         ..Kinship::default()
     };
     let kin = [
-        (2, (1, of(99, 40))),
-        (3, (3, of(1, 0))),
-        (4, (4, of(3, 0))),
-        (5, (5, of(0, 40))),
-        (6, (6, of(98, 41))),
-        (7, (7, of(1, 40))),
+        (1, (of(99, 40), false)),
+        (3, (of(1, 0), false)),
+        (4, (of(3, 0), false)),
+        (5, (of(0, 40), true)),
+        (6, (of(98, 41), false)),
+        (7, (of(1, 40), false)),
     ];
-    machine.kin = kin.into_iter().map(|(n, kin)| (tid(n), kin)).collect();
+    machine.kin = kin.into();
     (place, machine)
+}
+
+/// Has threads of these numbers start one by one in the process of thread 4, each when another is given back.
+fn start(machine: &mut Fake, numbers: std::ops::Range<u32>) {
+    let like = machine.thread(4).clone();
+    let started = numbers.map(|number| Thread {
+        id: tid(number),
+        ..like.clone()
+    });
+    machine.starts = started.collect();
 }
 
 #[test]
@@ -403,36 +317,28 @@ fn the_heirs_of_a_killed_herd_are_given_back_and_no_stranger_is() {
     restored.sort_unstable();
     assert_eq!(restored, (1..=5).map(tid).collect::<Vec<_>>());
     assert_eq!(report.heirs, 4);
-    assert_eq!(machine.masks[&tid(5)], cpus("0-15"));
-    assert_eq!(machine.masks[&tid(6)], cpus("0-3"));
-    assert_eq!(machine.masks[&tid(7)], cpus("0-1"));
+    assert_eq!(machine.masks()[&tid(5)], cpus("0-15"));
+    assert_eq!(machine.masks()[&tid(6)], cpus("0-3"));
+    assert_eq!(machine.masks()[&tid(7)], cpus("0-1"));
 }
 
 #[test]
 fn heirs_that_start_while_others_are_given_back_are_found_too() {
     let (place, mut machine) = family();
-    machine.starts = vec![(8, "0-3"), (9, "0-3")];
-    for number in [8, 9] {
-        let kin = machine.kin[&tid(4)].clone();
-        machine.kin.insert(tid(number), kin);
-    }
+    start(&mut machine, 8..10);
     // At first they end before they can be looked at, and others take their places.
     machine.misses = 3;
     assert_eq!(place.restore_on(&mut machine).heirs, 6);
-    assert_eq!(machine.masks[&tid(9)], cpus("0-15"));
+    assert_eq!(machine.masks()[&tid(9)], cpus("0-15"));
 }
 
 #[test]
 fn a_release_ends_where_heirs_are_started_all_the_time_and_another_one_gives_the_rest_back() {
     let (place, mut machine) = family();
-    machine.starts = (10..50).map(|number| (number, "0-3")).collect();
-    for number in 10..50 {
-        let kin = machine.kin[&tid(4)].clone();
-        machine.kin.insert(tid(number), kin);
-    }
+    start(&mut machine, 10..100);
     machine.search_takes = Duration::from_secs(1);
     let report = place.restore_on(&mut machine);
-    assert_eq!(machine.now, Duration::from_secs(11), "10 s, and one more");
+    assert_eq!(machine.now(), Duration::from_secs(11), "10 s, and one more");
     let heirs = report.heirs;
     assert!(
         report.problems[0].starts_with(&format!(
@@ -442,11 +348,12 @@ fn a_release_ends_where_heirs_are_started_all_the_time_and_another_one_gives_the
         "{:?}",
         report.problems
     );
-    let left = |machine: &Machine| {
-        let started = machine.masks.iter().filter(|(thread, _)| thread.tid >= 10);
+    let left = |machine: &Fake| {
+        let masks = machine.masks();
+        let started = masks.iter().filter(|(thread, _)| thread.tid >= 10);
         started.filter(|(_, mask)| **mask == cpus("0-3")).count()
     };
-    assert_eq!(left(&machine), 1, "what the last search came too early for");
+    assert_eq!(left(&machine), 5, "what the last search came too early for");
     machine.starts.clear();
     let report = place.restore_on(&mut machine);
     assert!(report.problems.is_empty(), "{:?}", report.problems);
@@ -457,7 +364,7 @@ fn a_release_ends_where_heirs_are_started_all_the_time_and_another_one_gives_the
 #[test]
 fn the_heirs_of_a_thread_that_has_ended_are_found() {
     let (place, mut machine) = family();
-    machine.masks.remove(&tid(1));
+    machine.threads.retain(|thread| thread.id != tid(1));
     let report = place.restore_on(&mut machine);
     assert_eq!((report.gone, report.heirs), (1, 4));
 }
@@ -465,7 +372,7 @@ fn the_heirs_of_a_thread_that_has_ended_are_found() {
 #[test]
 fn an_heir_that_cannot_be_given_back_stays_in_the_journal() {
     let (place, mut machine) = family();
-    machine.refuses = vec![tid(5)];
+    machine.refuses.insert(tid(5), "EPERM".to_owned());
     let report = place.restore_on(&mut machine);
     assert_eq!(report.failed.len(), 1);
     machine.refuses.clear();
@@ -477,8 +384,8 @@ fn where_nothing_is_left_of_what_was_found_the_thread_may_run_anywhere() {
     let mut pinned = entry(1, "0-3");
     pinned.back = cpus("0-1");
     let place = Place::killed(&[pinned]);
-    let mut machine = Machine::new(&[(1, "4-7")]);
-    machine.cpus = cpus("4-7");
+    let mut machine = machine(&[(1, "4-7")]);
+    machine.online = cpus("4-7");
     assert_eq!(place.restore_on(&mut machine).restored, [tid(1)]);
     assert!(!place.path().exists());
 }
@@ -489,15 +396,15 @@ fn a_disk_that_cannot_be_written_keeps_nobody_bound() {
     let new = place.path().with_file_name("journal.new");
     // Whatever is written anew has no place.
     fs::create_dir_all(new.join("full")).unwrap();
-    let mut machine = Machine::new(&[(1, "0-3"), (2, "0-3")]);
-    machine.refuses = vec![tid(2)];
+    let mut machine = machine(&[(1, "0-3"), (2, "0-3")]);
+    machine.refuses.insert(tid(2), "EPERM".to_owned());
     let mut journal = Journal::open(&place.path(), BOOT, "the test");
     assert!(journal.is_err(), "no regular file");
     fs::remove_dir_all(&new).unwrap();
     journal = Journal::open(&place.path(), BOOT, "the test");
     fs::create_dir_all(new.join("full")).unwrap();
     let mut journal = journal.unwrap();
-    let report = journal.restore(&mut machine);
+    let report = journal.restore(&mut Released(&mut machine));
     assert_eq!(report.restored, [tid(1)]);
     assert!(
         report.problems[0].contains("journal.new"),
@@ -505,7 +412,7 @@ fn a_disk_that_cannot_be_written_keeps_nobody_bound() {
         report.problems
     );
     machine.refuses.clear();
-    let report = journal.restore(&mut machine);
+    let report = journal.restore(&mut Released(&mut machine));
     assert_eq!(report.restored, [tid(2)]);
     assert!(
         report.problems.is_empty(),
@@ -584,13 +491,13 @@ proptest! {
             .filter(|(left, was)| left == was && !was.is_empty())
             .count();
         fs::write(place.path(), bytes).unwrap();
-        let mut machine = Machine::new(&[]);
-        machine.masks = (1..6).map(|n| (tid(n), cpus("0-3"))).collect();
-        let outcome = restore(&place.path(), BOOT, "the test", &mut machine);
-        prop_assert!(outcome.is_ok() || machine.set.is_empty());
-        for thread in &machine.set {
-            prop_assert!((1..6).any(|n| tid(n) == *thread));
-            prop_assert_eq!(&machine.masks[thread], &cpus("0-15"));
+        let mut machine = machine(&[1, 2, 3, 4, 5].map(|number| (number, "0-3")));
+        let outcome = restore(&place.path(), BOOT, "the test", &mut Released(&mut machine));
+        let set = machine.applied.iter().flat_map(|orders| &orders.affinities);
+        let set: Vec<ThreadId> = set.map(|order| order.thread).collect();
+        prop_assert!(outcome.is_ok() || set.is_empty());
+        for thread in set {
+            prop_assert_eq!(&machine.masks()[&thread], &cpus("0-15"));
         }
         // Every thread whose line is whole, wherever the damage is.
         if let (Ok(report), None) = (&outcome, flip) {

@@ -8,8 +8,8 @@ use numaherd_herd::{Herd, Line, Record, Settings};
 use numaherd_world::{PageFailure, PageOrder, PageOutcome};
 
 use crate::fake::{
-    FakePager, Heard, Round, ToldPaging, everyone_to, moved, notice, policy_with, remote, tid,
-    window,
+    FakePager, Heard, Round, ToldPaging, everyone_to, moved, moving, notice, policy_with, remote,
+    tid, window,
 };
 use crate::run::{GO, dry, fake};
 
@@ -129,21 +129,7 @@ fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
 #[test]
 fn a_paging_that_does_not_listen_moves_what_it_wants_when_threads_are_placed_and_nothing_is_sampled()
  {
-    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
-    let moved = applied.clone();
-    let mut world = fake(1).scripted(move |interval, _| {
-        // Made-up time is over in no time; the pager's thread needs a real moment.
-        while interval == 3 && moved.lock().unwrap().is_empty() {
-            std::thread::yield_now();
-        }
-    });
-    let pager = FakePager::new(|| panic!("nobody listens"), &applied);
-    world.pager = Some(Box::new(pager));
-    let paging = ToldPaging {
-        on_placed: vec![window(&world.threads[0], 0, 1, 1)],
-        listens: false,
-        ..ToldPaging::stay()
-    };
+    let (mut world, paging) = moving(fake(1), &Arc::default());
     let policy = policy_with(everyone_to(5), paging);
     let herd = Herd::new(&mut world, policy);
     let summary = herd.run(&GO).unwrap();
@@ -200,23 +186,7 @@ fn a_pager_that_panics_ends_paging_with_a_message() {
 #[test]
 fn a_stop_gives_threads_back_before_it_waits_for_pages_that_are_being_moved() {
     let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
-    let world = fake(1);
-    let paging = ToldPaging {
-        on_placed: vec![window(&world.threads[0], 0, 1, 1)],
-        listens: false,
-        ..ToldPaging::stay()
-    };
-    let heard = paging.heard.clone();
-    let mut world = world.scripted(move |interval, _| {
-        // Made-up time is over in no time; the pager's thread needs a real moment.
-        while interval == 3 && heard.lock().unwrap().placed.is_empty() {
-            std::thread::yield_now();
-        }
-    });
-    world.pager = Some(Box::new(FakePager::new(
-        || panic!("nobody listens"),
-        &applied,
-    )));
+    let (mut world, paging) = moving(fake(1), &applied);
     // The pager moves no page until the thread has been given back.
     let mut held = Some(applied.lock().unwrap());
     let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging)).watched(|line| {

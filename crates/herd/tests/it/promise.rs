@@ -28,7 +28,7 @@ use numaherd_world::{Placement, Snapshot};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::fake::{place, policy};
+use crate::fake::{Released, place, policy};
 use kernel::{Event, Kernel};
 use machine::{Flaw, Killed, Machine};
 
@@ -141,7 +141,7 @@ impl Stage {
         match course.command {
             Command::Run => {
                 let mut journal = Journal::open(&path, BOOT, "a herd").unwrap();
-                journal.restore(&mut machine);
+                journal.restore(&mut Released(&mut machine));
                 let policy = policy(to_and_fro);
                 let herd = Herd::new(&mut machine, policy)
                     .settings(settings())
@@ -149,7 +149,7 @@ impl Stage {
                 herd.run(&GO).unwrap();
             }
             Command::Release => {
-                restore(&path, BOOT, "release", &mut machine).unwrap();
+                restore(&path, BOOT, "release", &mut Released(&mut machine)).unwrap();
             }
         }
         let mut now = machine.now.into_inner();

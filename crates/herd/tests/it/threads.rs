@@ -63,6 +63,15 @@ pub fn carry_out(
     }
 }
 
+/// A governor that has given the first of these threads CPU 5 in second 1, which has been carried out.
+fn first_on_cpu_5(all: &mut [Thread]) -> ThreadGovernor {
+    let mut governor = governor(Limits::default());
+    let seen = snapshot(&two_nodes(), 1.0, all);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
+    carry_out(&mut governor, &seen, &governed, all);
+    governor
+}
+
 #[test]
 fn a_thread_is_given_the_memory_domain_of_its_core() {
     assert_eq!(told(Limits::default(), 5, |_| {}).unwrap(), "4-7");
@@ -192,10 +201,7 @@ fn an_affinity_of_its_own_is_respected_unless_told_otherwise() {
 fn our_own_mask_is_not_foreign_and_someone_elses_later_one_is() {
     let topology = two_nodes();
     let mut all = [thread(1, 1, 0, &topology)];
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
 
     let seen = snapshot(&topology, 2.0, &all);
     let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 1)]));
@@ -207,11 +213,7 @@ fn our_own_mask_is_not_foreign_and_someone_elses_later_one_is() {
     let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     assert_eq!(governed.refusals[0].guard, Guard::ForeignAffinity);
     let mut released = governor.release(&seen);
-    let bounds = |mask| Bounds {
-        mask: cpus(mask),
-        cpus: cpus("0-7"),
-        ..Bounds::default()
-    };
+    let bounds = |mask| Bounds::new(cpus(mask), cpus("0-7"));
     let changed = governor.may_be_changed(&released);
     assert_eq!(changed, [all[0].id].into());
     assert!(governor.is_changed(all[0].id, &bounds("2")));
@@ -225,10 +227,7 @@ fn our_own_mask_is_not_foreign_and_someone_elses_later_one_is() {
 fn a_mask_that_a_smaller_cpuset_has_narrowed_is_still_ours() {
     let topology = two_nodes();
     let mut all = [thread(1, 1, 0, &topology)];
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
     all[0].cpuset = Arc::new(cpus("0-5"));
     all[0].affinity = Arc::new(cpus("4-5"));
     let seen = snapshot(&topology, 2.0, &all);
@@ -240,10 +239,7 @@ fn a_mask_that_a_smaller_cpuset_has_narrowed_is_still_ours() {
 fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
     let topology = two_nodes();
     let mut all = vec![thread(1, 1, 0, &topology)];
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
 
     let mut heir = thread(2, 1, 5, &topology);
     heir.affinity = all[0].affinity.clone();
@@ -265,10 +261,7 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
 fn an_heir_that_was_found_in_a_narrow_cpuset_is_ours_when_that_is_widened() {
     let topology = two_nodes();
     let mut all = vec![thread(1, 1, 0, &topology)];
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
     let mut heir = thread(2, 1, 5, &topology);
     heir.cpuset = Arc::new(cpus("0-5"));
     heir.affinity = Arc::new(cpus("4-5"));
@@ -287,10 +280,7 @@ fn an_heir_that_was_found_in_a_narrow_cpuset_is_ours_when_that_is_widened() {
 fn is_heir_after(snapshots: u32, cpuset_of_another: &str) -> bool {
     let topology = two_nodes();
     let mut all = vec![thread(1, 1, 0, &topology)];
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
     all.extend([thread(2, 1, 5, &topology), thread(3, 3, 5, &topology)]);
     all[1].affinity = Arc::new(cpus("2"));
     for second in 0..snapshots {
@@ -335,10 +325,7 @@ fn a_thread_that_was_pinned_before_we_came_is_no_heir_of_the_same_mask() {
     let topology = two_nodes();
     let mut all = [thread(1, 1, 0, &topology), thread(2, 1, 5, &topology)];
     all[1].affinity = Arc::new(cpus("4-7"));
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
     // Even when the world takes it for one.
     all[1].assigned = Some(CpuId(5));
     let seen = snapshot(&topology, 2.0, &all);
@@ -354,10 +341,7 @@ fn a_thread_that_was_pinned_before_we_came_is_no_heir_of_the_same_mask() {
 fn a_thread_that_leaves_the_selection_is_given_back() {
     let topology = two_nodes();
     let mut all = [thread(1, 1, 0, &topology), thread(2, 2, 0, &topology)];
-    let mut governor = governor(Limits::default());
-    let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
-    carry_out(&mut governor, &seen, &governed, &mut all);
+    let mut governor = first_on_cpu_5(&mut all);
     let seen = snapshot(&topology, 2.0, &all[1..]);
     let governed = governor.govern(&seen, &plan_of(&[]));
     assert_eq!(governed.changes.len(), 1);

@@ -54,15 +54,33 @@ impl Machine {
         (own, rests)
     }
 
-    /// The processes that are found, and which of them are orphans.
-    fn find(&mut self, thoroughly: bool) -> Vec<(u32, bool)> {
+    /// Gives every process a cpuset of these CPUs.
+    fn cpuset(&self, list: &str) {
+        let folder = self.folder.path().join("sys/fs/cgroup/a");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+    }
+
+    /// Searches for threads with CPUs 2-3 that were born at 50 or later; process 20 is watched.
+    fn search(&mut self, thoroughly: bool) -> Search {
         let wanted = Wanted {
             masks: &[Arc::new(cpus("2-3"))],
             since: 50,
             thoroughly,
             is_watched: &|pid| pid == 20,
         };
-        let found = self.sweep.find(&self.kernel, &cpus("0-7"), &wanted).found;
+        self.sweep.find(&self.kernel, &cpus("0-7"), &wanted)
+    }
+
+    /// How many a thorough search finds, and whether it is complete.
+    fn looks(&mut self) -> (usize, bool) {
+        let search = self.search(true);
+        (search.found.len(), search.is_complete)
+    }
+
+    /// The processes that are found, and which of them are orphans.
+    fn find(&mut self, thoroughly: bool) -> Vec<(u32, bool)> {
+        let found = self.search(thoroughly).found;
         let shown = |bound: &Bound| (bound.process.pid, bound.is_orphan);
         found.iter().map(shown).collect()
     }
@@ -72,15 +90,8 @@ impl Machine {
 fn a_search_is_not_complete_while_someone_given_back_may_be_starting_another() {
     let mut machine = Machine::new();
     let (own, stat) = machine.may_be_starting_another();
-    let wanted = Wanted {
-        masks: &[Arc::new(cpus("2-3"))],
-        since: 50,
-        thoroughly: false,
-        is_watched: &|_| false,
-    };
     for is_through in [false, true] {
-        let search = (machine.sweep).find(&machine.kernel, &cpus("0-7"), &wanted);
-        assert_eq!(search.is_complete, is_through);
+        assert_eq!(machine.search(false).is_complete, is_through);
         fs::write(own.join("stat"), &stat).unwrap();
     }
 }
@@ -97,57 +108,27 @@ fn on_a_slow_machine_it_is_not_waited_for_longer_than_a_second() {
 #[test]
 fn a_mask_that_is_still_to_be_set_anew_is_found_by_the_cpuset_of_before() {
     let mut machine = Machine::new();
-    let folder = machine.folder.path().join("sys/fs/cgroup/a");
-    fs::create_dir_all(&folder).unwrap();
-    let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
-    let is_complete = |machine: &mut Machine| {
-        let wanted = Wanted {
-            masks: &[Arc::new(cpus("2-3"))],
-            since: 50,
-            thoroughly: true,
-            is_watched: &|_| false,
-        };
-        let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
-        (search.found.len(), search.is_complete)
-    };
-    cpuset("0-1");
+    machine.cpuset("0-1");
     machine.process(10, 1, 10, 60, "0-1");
-    assert_eq!(
-        is_complete(&mut machine),
-        (1, true),
-        "it may be all that is left"
-    );
-    cpuset("0-5");
+    assert_eq!(machine.looks(), (1, true), "it may be all that is left");
+    machine.cpuset("0-5");
     machine.process(11, 1, 10, 60, "5");
-    assert_eq!(is_complete(&mut machine), (1, true));
+    assert_eq!(machine.looks(), (1, true));
     machine.process(10, 1, 10, 60, "2-3");
-    assert_eq!(is_complete(&mut machine), (1, true));
+    assert_eq!(machine.looks(), (1, true));
 }
 
 #[test]
 fn a_search_is_not_complete_while_masks_do_not_belong_to_their_cpusets() {
     let mut machine = Machine::new();
-    let folder = machine.folder.path().join("sys/fs/cgroup/a");
-    fs::create_dir_all(&folder).unwrap();
-    let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
-    let is_complete = |machine: &mut Machine| {
-        let wanted = Wanted {
-            masks: &[Arc::new(cpus("2-3"))],
-            since: 50,
-            thoroughly: true,
-            is_watched: &|_| false,
-        };
-        let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
-        (search.found.len(), search.is_complete)
-    };
-    cpuset("0-3");
+    machine.cpuset("0-3");
     machine.process(10, 1, 10, 60, "1");
-    assert_eq!(is_complete(&mut machine), (0, true));
+    assert_eq!(machine.looks(), (0, true));
     // It has been widened and narrowed: the mask may be what was left in one that nobody has seen.
-    cpuset("0,2");
-    assert_eq!(is_complete(&mut machine), (0, false));
+    machine.cpuset("0,2");
+    assert_eq!(machine.looks(), (0, false));
     machine.process(10, 1, 10, 60, "2");
-    assert_eq!(is_complete(&mut machine), (1, true));
+    assert_eq!(machine.looks(), (1, true));
 }
 
 #[test]
@@ -171,16 +152,7 @@ fn it_is_told_how_old_an_orphans_session_is() {
     machine.process(11, 1, 8, 60, "2-3");
     machine.process(12, 1, 8, 45, "0-7");
     machine.process(13, 1, 13, 60, "2-3");
-    let wanted = Wanted {
-        masks: &[Arc::new(cpus("2-3"))],
-        since: 50,
-        thoroughly: true,
-        is_watched: &|_| false,
-    };
-    let found = machine
-        .sweep
-        .find(&machine.kernel, &cpus("0-7"), &wanted)
-        .found;
+    let found = machine.search(true).found;
     let born = |bound: &Bound| (bound.process.pid, bound.session_born);
     let born: Vec<_> = found.iter().map(born).collect();
     assert_eq!(born, [(10, 40), (11, 45), (13, 60)]);
@@ -189,21 +161,18 @@ fn it_is_told_how_old_an_orphans_session_is() {
 #[test]
 fn a_mask_that_has_left_the_cpuset_is_found_where_all_are_looked_at() {
     let mut machine = Machine::new();
-    let folder = machine.folder.path().join("sys/fs/cgroup/a");
-    fs::create_dir_all(&folder).unwrap();
-    let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
-    cpuset("4-5");
+    machine.cpuset("4-5");
     machine.process(10, 1, 10, 60, "4-5");
     machine.process(11, 1, 11, 60, "5");
     machine.find(false);
     assert_eq!(machine.find(false), []);
     assert_eq!(machine.find(true), [(10, true)]);
     // With one of its CPUs left it would have that one.
-    cpuset("3-5");
+    machine.cpuset("3-5");
     machine.process(10, 1, 10, 60, "3-5");
     machine.find(true);
     assert_eq!(machine.find(true), []);
-    cpuset("2-3");
+    machine.cpuset("2-3");
     machine.process(10, 1, 10, 60, "2-3");
     machine.find(false);
     assert_eq!(machine.find(false), []);
@@ -239,31 +208,21 @@ fn whoever_starts_another_and_ends_before_it_is_looked_at_is_followed() {
 #[test]
 fn a_search_is_complete_unless_someone_new_in_the_last_list_had_ended() {
     let mut machine = Machine::new();
-    let wanted = Wanted {
-        masks: &[Arc::new(cpus("2-3"))],
-        since: 50,
-        thoroughly: true,
-        is_watched: &|_| false,
-    };
-    let is_complete = |machine: &mut Machine| {
-        let search = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
-        search.is_complete
-    };
     machine.process(10, 1, 10, 60, "0-7");
     // One that has ended can start nobody after the list.
     machine.process(200, 1, 10, 61, "2-3");
     machine.kernel.thread(200, 60, cpus("2-3"));
-    assert!(is_complete(&mut machine));
+    assert!(machine.search(true).is_complete);
     machine.process(201, 10, 10, 61, "2-3");
-    assert!(is_complete(&mut machine), "its parent was looked at");
+    assert!(machine.search(true).is_complete, "its parent was looked at");
     machine.process(202, 200, 10, 61, "2-3");
-    assert!(!is_complete(&mut machine), "its parent was not");
+    assert!(!machine.search(true).is_complete, "its parent was not");
     machine.kernel.thread(200, 61, cpus("2-3"));
-    assert!(is_complete(&mut machine));
+    assert!(machine.search(true).is_complete);
     // Each time that it is looked at, another is there in its place.
     let proc = machine.folder.path().join("proc");
     machine.kernel.succeed(&proc, 10..100);
-    assert!(!is_complete(&mut machine));
+    assert!(!machine.search(true).is_complete);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_herd::journal::Affinities;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, Orders, Outcome, Pager,
@@ -302,11 +301,8 @@ impl Machine {
 }
 
 fn bounds(kernel: &Kernel, thread: &Thread) -> Bounds {
-    Bounds {
-        mask: set_of(kernel.left_of(thread)),
-        cpus: set_of(kernel.cpus_of(thread.process)),
-        earlier: Vec::new(),
-    }
+    let cpus = set_of(kernel.cpus_of(thread.process));
+    Bounds::new(set_of(kernel.left_of(thread)), cpus)
 }
 
 fn bound(kernel: &mut Kernel, tid: u32) -> Option<Bound> {
@@ -327,24 +323,6 @@ fn bound(kernel: &mut Kernel, tid: u32) -> Option<Bound> {
         is_orphan: kernel.is_orphan(process),
         session_born: kernel.oldest_in(process.session),
     })
-}
-
-impl Affinities for Machine {
-    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
-        Ok(self.bounds(thread))
-    }
-
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
-        self.find(masks, since, true)
-    }
-
-    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
-        self.set_affinity(order)
-    }
-
-    fn now(&self) -> Duration {
-        Duration::ZERO
-    }
 }
 
 impl World for Machine {
