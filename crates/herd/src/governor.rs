@@ -169,10 +169,10 @@ pub struct Stolen {
 }
 
 /// A guard's objection: who and why.
-type Objection = (Guard, String);
+pub(crate) type Objection = (Guard, String);
 
 /// What one guard says.
-type Verdict = Result<(), Objection>;
+pub(crate) type Verdict = Result<(), Objection>;
 
 /// Objects unless something holds.
 fn unless(holds: bool, guard: Guard, why: impl FnOnce() -> String) -> Verdict {

@@ -38,6 +38,7 @@ use crate::control::Requests;
 use crate::error::HerdError;
 use crate::governor::{Governed, ThreadGovernor};
 use crate::groups::{Placements, halves};
+use crate::heirs;
 use crate::journal::Journal;
 use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
@@ -52,6 +53,15 @@ use thinned::PassedOver;
 
 /// How long a stop or a pause waits for a move of pages that is under way.
 const LONGEST_MOVE: Duration = Duration::from_secs(10);
+
+/// How long a stop waits for it before it says so (chosen here).
+const SOON: Duration = Duration::from_secs(1);
+
+/// How long a stop may take, but for the last look at the machine's threads: whoever ends a process that does not end by
+/// itself waits longer.
+pub const LONGEST_STOP: Duration = heirs::LONGEST
+    .saturating_add(SOON)
+    .saturating_add(LONGEST_MOVE);
 
 /// Sees every line as it is recorded. It is called from within the loop and must not keep it waiting:
 /// one that has more to do than a few comparisons hands the line on over a bounded channel (a clone of
@@ -213,6 +223,8 @@ struct Running<'w> {
     last: Option<Arc<Snapshot>>,
     /// Threads that are back, or gone. Until their heirs have been looked for they stay in the journal.
     settling: Vec<ThreadId>,
+    /// Those of them whose heirs have been looked for.
+    settled: Vec<ThreadId>,
     /// Threads that we have done with although they have a mask like one of ours.
     done_with: BTreeSet<ThreadId>,
     /// Threads whose affinity the kernel would not restore while all are being given back: each is tried once.
@@ -320,6 +332,7 @@ impl<'w> Running<'w> {
             shared: BTreeMap::new(),
             last: None,
             settling: Vec::new(),
+            settled: Vec::new(),
             done_with: BTreeSet::new(),
             refused: BTreeSet::new(),
         }
@@ -501,6 +514,12 @@ impl<'w> Running<'w> {
         self.paging.ask_to_stop();
         self.record.passed_over_last();
         self.give_back_at_the_end();
+        if !self.paging.wait_for_round(SOON) {
+            self.record.notice(format!(
+                "the stop waits for the kernel, which is moving pages, for at most {} s",
+                LONGEST_MOVE.as_secs()
+            ));
+        }
         let paging = std::mem::replace(&mut self.paging, PagingPlace::Over);
         self.hear(paging.stop(LONGEST_MOVE));
         if let Some(journal) = self.journal.take() {

@@ -9,7 +9,7 @@ use numaherd_world::{AffinityOutcome, AffinityResult, Bound, Orders, Outcome, Sn
 
 use super::Running;
 use crate::governor::ownership::{Held, Judged};
-use crate::governor::{Governed, Guard, Refusal, ThreadChange};
+use crate::governor::{Governed, Guard, Refusal, ThreadChange, Verdict};
 use crate::heirs;
 use crate::journal::{SavedAffinity, within_reach};
 use crate::ledger::{Placing, Record};
@@ -62,7 +62,7 @@ impl Running<'_> {
         if self.settings.dry_run {
             return Outcome::default();
         }
-        self.write_down(governed);
+        self.write_down(snapshot, governed);
         if governed.changes.is_empty() {
             return Outcome::default();
         }
@@ -82,10 +82,14 @@ impl Running<'_> {
     }
 
     /// Has in the journal what is about to change. What cannot be written down is refused.
-    fn write_down(&mut self, governed: &mut Governed) {
+    fn write_down(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
         if !self.governor.holdings().are_masks() {
             // Hints end with their scheduler, and nobody inherits them.
             return;
+        }
+        if self.journal.is_some() {
+            let check = |change: &ThreadChange| self.is_as_observed(snapshot, change.order.thread);
+            refuse_placements(governed, check);
         }
         self.note_descent(&mut governed.changes);
         let Some(journal) = &mut self.journal else {
@@ -102,19 +106,25 @@ impl Running<'_> {
         self.record.notice(format!(
             "threads are not moved, because their original affinities cannot be saved: {error}"
         ));
-        let why = error.to_string();
-        let refused = governed
-            .changes
-            .extract_if(.., |change| change.order.core.is_some());
-        governed.refusals.extend(refused.map(|change| Refusal {
-            entry: change.entry(),
-            thread: change.order.thread,
-            guard: Guard::Journal,
-            why: why.clone(),
-        }));
-        let kept: BTreeSet<ThreadId> = governed.changes.iter().map(|c| c.order.thread).collect();
-        governed.undone.retain(|undo| kept.contains(&undo.thread));
-        governed.stolen.retain(|steal| kept.contains(&steal.thread));
+        refuse_placements(governed, |_| Err((Guard::Journal, error.to_string())));
+    }
+
+    /// The last look before a thread is written down: most of those that live for milliseconds have ended by now, and a user
+    /// may have chosen another affinity.
+    fn is_as_observed(&self, snapshot: &Snapshot, thread: ThreadId) -> Verdict {
+        let observed = snapshot.thread(thread).map(|thread| &*thread.affinity);
+        match self.world.affinity_of(thread) {
+            None => {
+                let why = "it has ended since it was observed".to_owned();
+                Err((Guard::UnknownThread, why))
+            }
+            Some(now) if observed.is_some_and(|observed| now != *observed) => {
+                let why =
+                    format!("its affinity has changed since it was observed (it is {now} now)");
+                Err((Guard::ForeignAffinity, why))
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     /// Notes by what the heirs of threads that are about to be placed will be known.
@@ -183,18 +193,30 @@ impl Running<'_> {
         done.settled.len() as u64
     }
 
-    /// Has in the journal that threads were started with a mask of ours.
+    /// Has in the journal that threads were started with a mask of ours, or have taken another's place with its mask. Only
+    /// then it need not say any more of that other one what was set.
     pub(super) fn write_down_adopted(&mut self, adopted: &[(ThreadId, Held)]) {
+        let Some(journal) = &mut self.journal else {
+            self.settled.clear();
+            return;
+        };
         let entries: Vec<SavedAffinity> = entries(adopted).collect();
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.record(&entries)
-        {
+        let written = match journal.record(&entries) {
+            Ok(()) => journal.settle(&std::mem::take(&mut self.settled)),
+            failed => failed,
+        };
+        if let Err(error) = written {
             self.record.notice(error.to_string());
         }
     }
 
     /// Gives back every thread that still has a mask of ours, at the end of a run.
     pub(super) fn give_back_at_the_end(&mut self) {
+        self.give_back_last();
+        self.write_down_adopted(&[]);
+    }
+
+    fn give_back_last(&mut self) {
         let holdings = self.governor.holdings();
         if holdings.donors().is_empty() && holdings.iter().next().is_none() {
             // What ended just before it was to be placed is not owed.
@@ -210,8 +232,8 @@ impl Running<'_> {
     }
 
     /// Takes in the heirs of threads that we placed, wherever they are on the machine; they are given back with
-    /// what has left the selection. Returns whether there are none. Then threads that were given back before need
-    /// not stay in the journal for their sake any more, nor what was set in processes that have ended be remembered.
+    /// what has left the selection. Returns whether there are none. If none was left out, threads that were given back before
+    /// need not stay in the journal for their sake any more, nor what was set in processes that have ended be remembered.
     pub(super) fn find_heirs(&mut self, thoroughly: bool) -> bool {
         let holdings = self.governor.holdings();
         let donors = holdings.donors();
@@ -238,12 +260,7 @@ impl Running<'_> {
         self.write_down_adopted(&found);
         let is_complete = judged.is_complete;
         if is_complete {
-            let settled = std::mem::take(&mut self.settling);
-            if let Some(journal) = &mut self.journal
-                && let Err(error) = journal.settle(&settled)
-            {
-                self.record.notice(error.to_string());
-            }
+            self.settled.append(&mut self.settling);
         }
         let are_none = is_complete && found.is_empty();
         self.governor.adopt(found, judged);
@@ -307,6 +324,28 @@ impl Running<'_> {
         self.record.add(|| Record::Outcome(outcome));
         given_back
     }
+}
+
+/// Refuses to give a core to those threads that do not pass this check.
+fn refuse_placements(governed: &mut Governed, check: impl Fn(&ThreadChange) -> Verdict) {
+    let Governed {
+        changes, refusals, ..
+    } = governed;
+    changes.retain(|change| {
+        let Err((guard, why)) = change.order.core.map_or(Ok(()), |_| check(change)) else {
+            return true;
+        };
+        refusals.push(Refusal {
+            entry: change.entry(),
+            thread: change.order.thread,
+            guard,
+            why,
+        });
+        false
+    });
+    let kept: BTreeSet<ThreadId> = changes.iter().map(|c| c.order.thread).collect();
+    governed.undone.retain(|undo| kept.contains(&undo.thread));
+    governed.stolen.retain(|steal| kept.contains(&steal.thread));
 }
 
 /// The journal's entries of threads with masks of ours.

@@ -59,6 +59,59 @@ fn a_thread_that_dies_mid_move_is_recorded_as_gone_and_nothing_is_lost() {
 }
 
 #[test]
+fn the_journal_has_no_line_of_a_thread_that_has_ended_before_it_was_to_be_placed() {
+    let directory = TempDir::new().unwrap();
+    let path = journal_path(&directory);
+    let mut world = fake(3).scripted(|interval, world| {
+        if interval == 2 {
+            world.threads.retain(|thread| thread.id != tid(3));
+        }
+    });
+    world.ends = vec![tid(2)];
+    let (mut refused, mut longest) = (Vec::new(), String::new());
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(journal(&directory));
+    let herd = herd.watched(|line| {
+        if let Record::Placing(placing) = &line.record {
+            refused.extend(placing.refusals.clone());
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        longest = written.max(std::mem::take(&mut longest));
+    });
+    let summary = herd.run(&GO).unwrap();
+    let [refusal] = &refused[..] else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(
+        (refusal.thread, refusal.guard),
+        (tid(2), Guard::UnknownThread)
+    );
+    assert_eq!(refusal.why, "it has ended since it was observed");
+    let lines_of = |number| {
+        let thread = serde_json::to_string(&tid(number)).unwrap();
+        longest
+            .lines()
+            .filter(|line| line.contains(&thread))
+            .count()
+    };
+    assert_eq!(lines_of(1), 1, "{longest}");
+    assert_eq!(lines_of(2), 0, "{longest}");
+    assert_eq!(lines_of(3), 2, "placed, and settled when it has ended");
+    assert_eq!(summary.totals.restored, Some(1));
+}
+
+#[test]
+fn an_affinity_that_its_user_has_chosen_since_the_thread_was_observed_is_kept() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1);
+    world.thread(1).affinity = Arc::new(cpus("2"));
+    world.shown.insert(tid(1), cpus("0-7"));
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(journal(&directory));
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.totals.refusals[&Guard::ForeignAffinity], 5);
+    assert_eq!(world.masks()[&tid(1)], cpus("2"));
+}
+
+#[test]
 fn what_the_kernel_refuses_is_said_once_and_the_rest_goes_on() {
     let mut world = fake(2);
     let error = "sched_setaffinity: EPERM: run as root or with CAP_SYS_NICE".to_owned();

@@ -201,3 +201,22 @@ fn a_stop_gives_threads_back_before_it_waits_for_pages_that_are_being_moved() {
     assert!(summary.totals.pages_moved > 0, "they are recorded");
     assert_eq!(summary.notices, Vec::<String>::new());
 }
+
+#[test]
+fn a_stop_that_waits_for_pages_that_are_being_moved_says_so() {
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let (mut world, paging) = moving(fake(1), &applied);
+    // The pager moves no page until it has been said.
+    let mut held = Some(applied.lock().unwrap());
+    let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging)).watched(|line| {
+        if let Record::Notice(_) = &line.record {
+            held.take();
+        }
+    });
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(
+        summary.notices,
+        ["the stop waits for the kernel, which is moving pages, for at most 10 s"]
+    );
+    assert!(summary.totals.pages_moved > 0, "they are recorded");
+}

@@ -36,7 +36,7 @@ const BOOT: &str = "this boot";
 
 /// Before which steps a child is started that may have its parent's second mask (chosen here: from the first move to the end of
 /// a run of two intervals without a child).
-const STEPS_AFTER_A_MOVE: std::ops::Range<usize> = 16..48;
+const STEPS_AFTER_A_MOVE: std::ops::Range<usize> = 18..50;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -300,7 +300,7 @@ fn so_it_does_while_a_cpuset_changes() {
         let kernel = Kernel::new(1, selects_children).in_cpuset();
         holds(Course::start(kernel.clone(), 1, 1));
         // With a child that is started as soon as its parent has been placed.
-        holds(Course::start(kernel, 2, 2).with(9, Event::Fork(10)));
+        holds(Course::start(kernel, 2, 2).with(10, Event::Fork(10)));
     }
 }
 
@@ -329,7 +329,7 @@ fn so_it_does_whichever_two_changes_a_cpuset_has() {
 #[test]
 fn so_does_each_of_three_generations() {
     let start = Course::start(Kernel::new(2, false), 2, 2);
-    holds(start.with(30, Event::Fork(10)).with(30, Event::Fork(30)));
+    holds(start.with(34, Event::Fork(10)).with(34, Event::Fork(30)));
 }
 
 /// Nor do orphans of a program of the same user and cgroup that its user has pinned, all of whose threads are to keep
@@ -341,13 +341,13 @@ fn orphans_of_a_pinned_program_keep_their_mask() {
 
 /// A herd beside a pinned program that has just started another.
 fn beside_pinned() -> Course {
-    Course::start(Kernel::new(1, false).with_pinned(), 2, 2).with(30, Event::Fork(25))
+    Course::start(Kernel::new(1, false).with_pinned(), 2, 2).with(32, Event::Fork(25))
 }
 
 #[test]
 fn what_would_break_the_promise_is_found() {
     let start = |events| Course::start(Kernel::new(2, false), 2, events);
-    let with_heir = start(2).with(30, Event::Fork(10));
+    let with_heir = start(2).with(34, Event::Fork(10));
     for (flaw, course) in [
         (Flaw::MaskBeforeEntry, start(0)),
         (Flaw::NoHeirs, start(1)),

@@ -160,6 +160,7 @@ impl Service {
 mod tests {
     use numaherd_herd::Settings;
     use numaherd_herd::ledger::Asked;
+    use numaherd_herd::run::LONGEST_STOP;
     use numaherd_testing::ledger::{first_line, start};
 
     use super::*;
@@ -213,6 +214,23 @@ mod tests {
         assert_eq!(watchdog(Some("1000000"), Some("8"), 7), None);
         for wrong in [None, Some("0"), Some("soon"), Some("-1")] {
             assert_eq!(watchdog(wrong, None, 7), None);
+        }
+    }
+
+    #[test]
+    fn a_service_and_a_pod_have_time_to_stop() {
+        let unit = include_str!("../../../../contrib/systemd/numaherd.service");
+        let pod = include_str!("../../../../packaging/kubernetes/chart/templates/daemonset.yaml");
+        let last_look = Duration::from_secs(5);
+        for (text, key) in [
+            (unit, "TimeoutStopSec="),
+            (pod, "terminationGracePeriodSeconds: "),
+        ] {
+            let mut lines = text.lines();
+            let seconds = lines.find_map(|line| line.trim().strip_prefix(key));
+            let seconds = seconds.unwrap().trim_end_matches('s').parse();
+            let granted = Duration::from_secs(seconds.unwrap());
+            assert!(granted >= LONGEST_STOP + last_look, "{key}{granted:?}");
         }
     }
 
