@@ -106,7 +106,7 @@ pub struct Requests {
 /// A request that waits for the loop.
 pub(crate) struct Waiting {
     pub(crate) request: Request,
-    /// Who asks, as they named themselves.
+    /// The asker's name, as given.
     pub(crate) by: Arc<str>,
     pub(crate) answer: Answer,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Answer(Option<SyncSender<Result<(), ControlError>>>);
 
 impl Answer {
-    /// Says what came of it. Whoever asked may have gone.
+    /// Sends the outcome. The asker may have gone.
     pub(crate) fn give(self, outcome: Result<(), ControlError>) {
         if let Some(asker) = self.0 {
             let _ = asker.send(outcome);

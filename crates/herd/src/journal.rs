@@ -73,10 +73,10 @@ pub struct SavedAffinity {
     pub back: CpuSet,
     /// The mask that is set.
     pub set: CpuSet,
-    /// From whom its process descends.
+    /// What its process descends from.
     #[serde(default)]
     pub kin: Kinship,
-    /// Who was born before has not inherited the mask, in clock ticks since boot.
+    /// Threads that were born before have not inherited the mask; in clock ticks since boot.
     #[serde(default)]
     pub since: u64,
 }
@@ -137,8 +137,8 @@ impl Owed {
     }
 }
 
-/// How many threads the journal at `path` owes in this `boot`, without a lock and without a change: for
-/// whoever only wants to know. One that is not there, or is of another boot, owes nothing.
+/// How many threads the journal at `path` owes in this `boot`. Takes no lock and changes nothing. One that is not there,
+/// or is of another boot, owes nothing.
 ///
 /// # Errors
 /// [`HerdError::Io`] when it cannot be read; [`HerdError::NotOurs`] and [`HerdError::Newer`] when it is no
@@ -443,7 +443,7 @@ fn lock(path: &Path, owner: &str) -> Result<File, HerdError> {
         .open(&at)
         .map_err(|error| HerdError::io("open the journal's lock", &at, error))?;
     let mut file = locked(file, path, &at)?;
-    // Who holds it is only for a message to others; a disk that is full has no room for it.
+    // The owner's name is only for a message to others; a full disk has no room for it.
     let _ = file
         .set_len(0)
         .and_then(|()| file.write_all(owner.as_bytes()));
@@ -456,7 +456,7 @@ fn locked(mut file: File, path: &Path, at: &Path) -> Result<File, HerdError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let mut owner = String::new();
-            // Who holds it is only for the message.
+            // The owner's name is only for the message.
             let _ = file.read_to_string(&mut owner);
             let path = path.to_owned();
             let owner = match owner.trim() {

@@ -1,4 +1,4 @@
-//! The paging half of a herd: the policy's paging with its half of the governor, and what it is told
+//! The paging half of a herd: the policy's paging with its half of the governor, and what it learns
 //! and says.
 //!
 //! It is run in one of three ways: within the placement's loop, once an interval, where the world has
@@ -187,7 +187,7 @@ impl PagingHalf {
         })
     }
 
-    /// Governs a plan, has it carried out and tells the paging what came of it.
+    /// Governs a plan, has it carried out and passes the outcomes to the paging.
     fn carry_out(
         &mut self,
         plan: Vec<PageOrder>,
@@ -215,7 +215,7 @@ impl PagingHalf {
     }
 }
 
-/// What the policy is told of orders for which there was no bandwidth: that nothing was tried.
+/// The outcome, for the policy, of orders for which there was no bandwidth: nothing was tried.
 fn not_tried(plan: &[PageOrder], governed: &GovernedPages) -> Vec<PageOutcome> {
     governed
         .refusals

@@ -3,7 +3,7 @@
 //! Order within an interval: the world runs, and a paging in step with its time looks after pages
 //! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
 //! refusals; what is about to change is in the journal; the world carries it out (`carry_out`); the
-//! paging is told what is placed; all of it is recorded, but that at a quick cadence intervals in which
+//! paging learns what is placed; all of it is recorded, but that at a quick cadence intervals in which
 //! nothing was decided are recorded together (`thinned`). In a dry run the world is never asked to
 //! change anything. At the end every thread that has a mask of ours is given back.
 //!
@@ -30,7 +30,8 @@ use numaherd_policy::groups::{OwnOfAll, Policies};
 use numaherd_policy::losses::Observer;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
-    NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, ThreadId, World, WorldError,
+    Effort, NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, ThreadId, World,
+    WorldError,
 };
 use rand::SeedableRng;
 
@@ -439,7 +440,7 @@ impl<'w> Running<'w> {
             let threads = snapshot.threads.iter();
             threads.map(|thread| (thread.id, thread.cpu)).collect()
         });
-        self.find_heirs(false);
+        self.find_heirs(Effort::Quick);
         let plan = self
             .placements
             .plan(&snapshot, &self.topology, &mut self.random);

@@ -77,7 +77,7 @@ pub struct Doctor {
     pub events: Option<EventCheck>,
     /// Rights, limits and the kernel's abilities.
     pub abilities: Vec<Finding>,
-    /// Who else steers threads or pages here.
+    /// What else steers threads or pages here.
     pub others: Vec<Finding>,
 }
 

@@ -242,10 +242,15 @@ impl Choice {
         self.report(Signal::MissRate, &events.join(" + "), caveats)
     }
 
-    /// What can be said of local and remote lines; `None` where they are not told apart.
-    pub(crate) fn local_remote(&self) -> Option<SignalReport> {
+    /// What can be said of local and remote lines.
+    pub(crate) fn local_remote(&self) -> SignalReport {
         if !self.main.has(Role::Remote) {
-            return None;
+            let name = &self.set.name;
+            return SignalReport::missing(
+                Signal::LocalRemote,
+                format!("{name} do not distinguish local from remote lines on this machine"),
+                "use hardware whose counters do, or the lab",
+            );
         }
         let labels = |role| self.set.labels(role).concat();
         let remote = labels(Role::Remote);
@@ -254,7 +259,7 @@ impl Choice {
             false => format!("{} less {remote}", labels(Role::Both)),
         };
         let caveats = self.set.split_caveat.as_deref().into_iter().collect();
-        Some(self.report(Signal::LocalRemote, &source, caveats))
+        self.report(Signal::LocalRemote, &source, caveats)
     }
 
     /// What can be said of the uncore penalty.
@@ -343,7 +348,7 @@ mod tests {
         let kernel = fake::Counters(|_: &Attribute, _, _| Ok(fake::anything()));
         let choice = choose_with(&kernel, &root, &fake::skylake()).unwrap();
         assert!(caveat(&choice.miss_rate()).contains("longest_lat_cache.miss"));
-        assert!(caveat(&choice.local_remote().unwrap()).contains("retired loads"));
+        assert!(caveat(&choice.local_remote()).contains("retired loads"));
     }
 
     #[test]
@@ -359,7 +364,7 @@ mod tests {
         });
         let choice = choose_with(&kernel, &root, &Processor::default()).unwrap();
         assert!(caveat(&choice.miss_rate()).contains("prefetches are not counted"));
-        assert!(choice.local_remote().is_none());
+        assert!(!choice.local_remote().is_measured());
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Event {
     }
 }
 
-/// Who makes the processors of a set.
+/// The maker of the processors of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
     /// Of a vendor's family, as x86 numbers its models.

@@ -1,7 +1,7 @@
 //! Which group of the configuration a process belongs to.
 //!
 //! Rules are gone through in their order, and the first that matches decides; a process that none
-//! matches is of the rest. What a rule goes by can change while a process runs (it executes another
+//! matches is of the rest. What a rule matches can change while a process runs (it executes another
 //! program, changes its user, is put into another cgroup), so it is looked at again now and then; and
 //! the rules themselves can be replaced while the world runs ([`GroupRules`]).
 
@@ -28,7 +28,7 @@ pub struct GroupRule {
     pub matches: Matches,
 }
 
-/// What a rule goes by: every kind that is given (is not empty) must match, by any of those given. One
+/// What a rule matches: every kind that is given (is not empty) must match, by any of those given. One
 /// without any kind matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Enforcement, Kinship, NewPages,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Effort, Enforcement, Kinship, NewPages,
     NodeState, Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing,
     Signal, SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
 };
@@ -430,11 +430,11 @@ impl World for Host {
             .map_or_else(Kinship::default, |(_, kin)| kin)
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, effort: Effort) -> Search {
         let wanted = Wanted {
             masks,
             since,
-            thoroughly,
+            effort,
             is_watched: &|pid| self.scanner.has_process(pid),
         };
         (self.sweep).find(&*self.shared.kernel, &self.shared.online(), &wanted)
@@ -507,27 +507,17 @@ impl Equipment {
         let a_cpu = topology.online_cpus().first().unwrap_or(CpuId(0));
         let recipe = samples::choose(kernel, root, &options.samples, &reasons, a_cpu);
         let ipm = ipm_unit::open(root);
-        let counted = match &choice {
+        let cpu_use = "/proc/PID/task/TID/schedstat or stat";
+        let mut signals = vec![SignalReport::measured(Signal::CpuUse, cpu_use, None)];
+        signals.extend(match &choice {
             Ok(choice) => [
                 choice.miss_rate(),
-                choice.local_remote().unwrap_or_else(|| {
-                    SignalReport::missing(
-                        Signal::LocalRemote,
-                        format!(
-                            "{} do not distinguish local from remote lines on this machine",
-                            choice.set.name
-                        ),
-                        "use hardware whose counters do, or the lab",
-                    )
-                }),
+                choice.local_remote(),
                 choice.uncore_penalty(),
             ],
             Err(refusal) => [Signal::MissRate, Signal::LocalRemote, Signal::UncorePenalty]
                 .map(|s| refusal.of(s)),
-        };
-        let cpu_use = "/proc/PID/task/TID/schedstat or stat";
-        let mut signals = vec![SignalReport::measured(Signal::CpuUse, cpu_use, None)];
-        signals.extend(counted);
+        });
         signals.extend([
             match &recipe {
                 Ok(recipe) => SignalReport::measured(

@@ -34,7 +34,7 @@ pub struct Notification {
     pub to: u32,
     /// Virtual address of its first byte.
     pub address: u64,
-    /// Its size, as the TLB has it.
+    /// Its size in the TLB.
     pub page_bytes: u64,
     /// When it was found, on the monotonic clock.
     pub time_ns: u64,

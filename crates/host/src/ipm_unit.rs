@@ -5,7 +5,7 @@
 //! notifications every 10 ms, the world once an interval a snapshot of the Sharing Matrix, which it asks
 //! for. Whoever reads takes in everything, and leaves what is the other's.
 //!
-//! Numbers of threads are the kernel's, which it gives out again. Who has a number now is known from the
+//! Numbers of threads are the kernel's, which it gives out again. Which thread has a number now is known from the
 //! roster of the last scan; what nobody there has is passed over. Sharing is cumulative: an interval's is
 //! the difference to the snapshot before, thread by thread; a value that fell is of another thread that
 //! got the number, so it counts whole.
@@ -28,7 +28,7 @@ const READ_BYTES: usize = 1 << 16;
 /// The request for a snapshot of the Sharing Matrices.
 const ASK_SHARING: [u8; 8] = 1_u64.to_le_bytes();
 
-/// Who has which number: thread and process.
+/// Which thread and process have which number.
 type Known = HashMap<u32, (ThreadId, ProcessId)>;
 
 /// What can be read and written as the device can.

@@ -180,7 +180,7 @@ pub(crate) fn since_boot_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Boottime))
 }
 
-/// Now as thread starts are told: in clock ticks since boot.
+/// Now, on the clock of thread starts: clock ticks since boot.
 pub(crate) fn births_now() -> u64 {
     since_boot_ns() / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }

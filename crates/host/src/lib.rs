@@ -87,4 +87,4 @@ pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use scx::{Hints, Layers, SCX_LAYERED, Scheduler, take_back};
 pub use stop::Stop;
 pub use threads::Threads;
-pub use users::{Confined, confined_to, user_number, user_of};
+pub use users::{Confined, Reach, confined_to, user_number, user_of};

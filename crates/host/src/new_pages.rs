@@ -43,7 +43,7 @@ fn interleave(command: &mut Command, how: Interleaving, topology: &Topology) {
     sys::new_pages::interleave(command, how, nodes);
 }
 
-/// Whether new pages go by a rule, as the selection was started.
+/// Whether a rule places new pages, as the selection was started.
 pub(crate) fn check(options: &HostOptions, rule: NewPages) -> Result<(), WorldError> {
     let is_child = matches!(options.selection, Selection::Child { .. });
     match rule {

@@ -58,8 +58,6 @@ pub struct PageOptions {
     pub largest_batch: usize,
     /// Most bytes moved per second; `None` for no limit.
     pub bytes_per_second: Option<u64>,
-    /// Whether pages that other processes map too are moved (needs `CAP_SYS_NICE`).
-    pub shared_too: bool,
 }
 
 impl Default for PageOptions {
@@ -71,7 +69,6 @@ impl Default for PageOptions {
             first_batch: 128,
             largest_batch: 16384,
             bytes_per_second: None,
-            shared_too: false,
         }
     }
 }

@@ -152,9 +152,7 @@ impl Mover {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(ranges::mappings(&self.root, order.process)?),
         };
-        let shared_too = self.options.shared_too;
-        let (root, bytes) = (&self.root, self.page_bytes);
-        Ok(ranges::spans(root, order, mappings, bytes, shared_too))
+        Ok(ranges::spans(&self.root, order, mappings, self.page_bytes))
     }
 
     fn carry_out_one(
@@ -505,7 +503,6 @@ impl Work<'_> {
         let (pid, node) = (self.order.process.pid, self.node);
         let which = match self.order.pages {
             Pages::OfKind { kind, .. } if kind != MemoryKind::Private => Mapped::ByOthersToo,
-            _ if self.mover.options.shared_too => Mapped::ByOthersToo,
             _ => Mapped::Alone,
         };
         let began = self.kernel.now_ns();

@@ -6,11 +6,11 @@
 //! has room for, else `pagemap` tells more cheaply than asking would
 //! (Documentation/admin-guide/mm/pagemap.rst: 8 bytes a page, bit 63 for present).
 //!
-//! Pages that another process maps too are only moved on request, and it is the kernel that holds
-//! to it, page by page. A mapping that could be shared (`MAP_SHARED`) often is not: the memory of a
-//! virtual machine is mapped so for devices that run in other processes, by QEMU alone where there
-//! are none. So orders for a whole process only pass over those that `numa_maps` says are mapped
-//! again: a large segment that many processes have would cost a refusal for each page of each.
+//! Of the pages that an order for a whole process or a window names, those that another process maps too are not moved,
+//! and it is the kernel that holds to it, page by page. A mapping that could be shared (`MAP_SHARED`) often is not: the
+//! memory of a virtual machine is mapped so for devices that run in other processes, by QEMU alone where there are none.
+//! So orders for a whole process only pass over those that `numa_maps` says are mapped again: a large segment that many
+//! processes have would cost a refusal for each page of each.
 //!
 //! Orders for a kind of memory go by `numa_maps` as well: they take the mappings whose pages are all of that kind, and
 //! pass over those that have pages of two, as the data of programs and libraries do. Of shared memory and files, pages are
@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{MemoryKind, PageOrder, Pages, ProcessId};
+use numaherd_world::{MemoryKind, PageOrder, Pages, Part, ProcessId};
 
 use crate::files::Root;
 use crate::proc::numa_maps::NodePages;
@@ -66,72 +66,82 @@ pub(crate) fn spans(
     order: &PageOrder,
     mappings: &[maps::Mapping],
     page_bytes: u64,
-    shared_too: bool,
 ) -> Vec<Span> {
     let movable = mappings.iter().filter(|mapping| mapping.movable);
+    let unknown = |range| Span {
+        range,
+        known: Known::Nothing,
+    };
+    let by_start = || on_nodes(root, order.process, page_bytes);
     match order.pages {
         Pages::Window { first, count } => {
             let start = first.saturating_mul(page_bytes);
             let end = first.saturating_add(count).saturating_mul(page_bytes);
-            movable
-                .map(|mapping| mapping.start.max(start)..mapping.end.min(end))
-                .filter(|range| range.start < range.end)
-                .map(|range| Span {
-                    range,
-                    known: Known::Nothing,
-                })
-                .collect()
+            let ranges = movable.map(|mapping| mapping.start.max(start)..mapping.end.min(end));
+            let ranges = ranges.filter(|range| range.start < range.end);
+            ranges.map(unknown).collect()
         }
-        Pages::All => {
-            let Some(by_start) = on_nodes(root, order.process, page_bytes) else {
-                // A kernel without NUMA has no numa_maps; there every mapping is walked.
-                return movable
-                    .map(|mapping| Span {
-                        range: mapping.start..mapping.end,
-                        known: Known::Nothing,
-                    })
-                    .collect();
-            };
-            let is_meant = |mapping: &maps::Mapping, on: &NodePages| {
-                !(mapping.shared && on.mapped_again) || shared_too
-            };
-            let all = movable.filter_map(|mapping| {
-                let on = by_start
-                    .get(&mapping.start)
-                    .filter(|on| is_meant(mapping, on))?;
-                Some(Span {
-                    range: mapping.start..mapping.end,
-                    known: known(mapping, on, order.to, page_bytes)?,
-                })
-            });
-            all.collect()
-        }
+        Pages::All => match by_start() {
+            Some(by_start) => of_all(movable, &by_start, order.to, page_bytes),
+            // A kernel without NUMA has no numa_maps; there every mapping is walked.
+            None => {
+                let ranges = movable.map(|mapping| mapping.start..mapping.end);
+                ranges.map(unknown).collect()
+            }
+        },
         Pages::OfKind { kind, part } => {
-            let by_start = on_nodes(root, order.process, page_bytes).unwrap_or_default();
-            let is_everybodys = |mapping: &maps::Mapping, on: &NodePages| {
-                kind == MemoryKind::File && !mapping.shared && on.mapped_again
-            };
-            let of_kind = movable.flat_map(|mapping| {
+            let by_start = by_start().unwrap_or_default();
+            let of_kind = |mapping: &maps::Mapping| {
                 let on = by_start.get(&mapping.start);
-                let on = on.filter(|on| on.kind() == Some(kind) && !is_everybodys(mapping, on));
-                let known = on.and_then(|on| known(mapping, on, order.to, page_bytes));
-                let first = match kind {
-                    MemoryKind::Private => mapping.start / page_bytes,
-                    MemoryKind::Shared | MemoryKind::File => mapping.offset / page_bytes,
-                };
-                let pages = (mapping.end - mapping.start) / page_bytes;
-                let address = move |page: u64| mapping.start + (page - first) * page_bytes;
-                known.into_iter().flat_map(move |known| {
-                    let runs = part.runs(first..first.saturating_add(pages));
-                    runs.map(move |run| Span {
-                        range: address(run.start)..address(run.end),
-                        known,
-                    })
-                })
-            });
-            of_kind.collect()
+                let is_everybodys =
+                    |on: &NodePages| kind == MemoryKind::File && !mapping.shared && on.mapped_again;
+                let on = on.filter(|on| on.kind() == Some(kind) && !is_everybodys(on))?;
+                let known = known(mapping, on, order.to, page_bytes)?;
+                Some(part_of(mapping, kind, part, known, page_bytes))
+            };
+            movable.filter_map(of_kind).flatten().collect()
         }
     }
+}
+
+/// The mappings of a process that nobody else maps and that have pages to move.
+fn of_all<'m>(
+    movable: impl Iterator<Item = &'m maps::Mapping>,
+    by_start: &BTreeMap<u64, NodePages>,
+    to: NodeId,
+    page_bytes: u64,
+) -> Vec<Span> {
+    let span = |mapping: &maps::Mapping| {
+        let on = by_start.get(&mapping.start);
+        let on = on.filter(|on| !(mapping.shared && on.mapped_again))?;
+        Some(Span {
+            range: mapping.start..mapping.end,
+            known: known(mapping, on, to, page_bytes)?,
+        })
+    };
+    movable.filter_map(span).collect()
+}
+
+/// The runs of a mapping that are in this part of memory of its kind, which is counted from where that begins.
+fn part_of(
+    mapping: &maps::Mapping,
+    kind: MemoryKind,
+    part: Part,
+    known: Known,
+    page_bytes: u64,
+) -> impl Iterator<Item = Span> + use<> {
+    let first = match kind {
+        MemoryKind::Private => mapping.start / page_bytes,
+        MemoryKind::Shared | MemoryKind::File => mapping.offset / page_bytes,
+    };
+    let pages = (mapping.end - mapping.start) / page_bytes;
+    let start = mapping.start;
+    let address = move |page: u64| start + (page - first) * page_bytes;
+    let runs = part.runs(first..first.saturating_add(pages));
+    runs.map(move |run| Span {
+        range: address(run.start)..address(run.end),
+        known,
+    })
 }
 
 /// What is known of a mapping's pages; `None` where none of them is to move.

@@ -62,9 +62,9 @@ pub(crate) struct Sampler {
     began_ns: u64,
     cpus: BTreeMap<CpuId, Tap>,
     threads: HashMap<ThreadId, Tap>,
-    /// Threads without a ring, who is next first.
+    /// Threads without a ring, the next one first.
     waiting: VecDeque<ThreadId>,
-    /// Threads with a ring, who had it longest first.
+    /// Threads with a ring, the one that had it longest first.
     served: VecDeque<ThreadId>,
     /// Most rings that the kernel let us have; unlimited until it refused.
     most_rings: usize,

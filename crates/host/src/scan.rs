@@ -103,7 +103,7 @@ pub(crate) struct Scanner {
     open: usize,
 }
 
-/// One scan: what it goes by, and the threads that it has seen.
+/// One scan: what it needs, and the threads that it has seen.
 pub(crate) struct Tick<'t> {
     pub(crate) kernel: &'t dyn Kernel,
     pub(crate) assignments: &'t mut Assignments,

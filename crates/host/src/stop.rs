@@ -34,7 +34,7 @@ impl Stop {
         })
     }
 
-    /// Asks. Whoever waits wakes at once; page moves end after the batch that they are in.
+    /// Asks. Waiting threads wake at once; page moves end after the batch that they are in.
     pub fn ask(&self) {
         self.shared.asked.store(true, Ordering::Release);
         // The descriptor stays readable for ever: nobody reads it. A full counter is readable too.

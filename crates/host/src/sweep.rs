@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{Bound, Bounds, Kinship, ProcessId, Search, ThreadId, is_whole};
+use numaherd_world::{Bound, Bounds, Effort, Kinship, ProcessId, Search, ThreadId, is_whole};
 
 use crate::cpusets::{CpusetNumber, Cpusets};
 use crate::files::Root;
@@ -79,8 +79,7 @@ pub(crate) struct Wanted<'w> {
     pub(crate) masks: &'w [Arc<CpuSet>],
     /// born no earlier than this, in clock ticks since boot.
     pub(crate) since: u64,
-    /// Whether in all processes.
-    pub(crate) thoroughly: bool,
+    pub(crate) effort: Effort,
     /// Whether others look after the new threads of the process of that number.
     pub(crate) is_watched: &'w dyn Fn(u32) -> bool,
 }
@@ -103,14 +102,14 @@ impl Sweep {
         self.mid_fork.given_back(&self.root, tid);
     }
 
-    /// Whether every child of whom was given back can be seen; a thorough look waits for that.
-    fn are_born(&mut self, kernel: &dyn Kernel, thoroughly: bool) -> bool {
+    /// Whether all children of the threads that were given back can be seen; a thorough look waits for that.
+    fn are_born(&mut self, kernel: &dyn Kernel, effort: Effort) -> bool {
         let begun_ns = kernel.now_ns();
         loop {
             if self.mid_fork.are_through(&self.root) {
                 return true;
             }
-            if !thoroughly || kernel.now_ns() - begun_ns > LONGEST_WAIT_NS {
+            if effort == Effort::Quick || kernel.now_ns() - begun_ns > LONGEST_WAIT_NS {
                 return false;
             }
             kernel.pause(Duration::from_millis(1));
@@ -130,12 +129,12 @@ impl Sweep {
         online: &CpuSet,
         wanted: &Wanted<'_>,
     ) -> Search {
-        let are_born = self.are_born(kernel, wanted.thoroughly);
+        let are_born = self.are_born(kernel, wanted.effort);
         self.cpusets.begin(online);
         self.others.clear();
         self.sessions = None;
         let now_ns = kernel.now_ns();
-        let is_thorough = wanted.thoroughly || now_ns >= self.thorough_at_ns;
+        let is_thorough = wanted.effort == Effort::Thorough || now_ns >= self.thorough_at_ns;
         if is_thorough {
             self.thorough_at_ns = now_ns + SELDOM_NS;
         }
@@ -262,7 +261,8 @@ impl Sweep {
             // Of a mask that has all CPUs of a smaller cpuset, or of which none is left there, the kernel leaves the whole
             // cpuset, and sets it again when that is widened. Whoever has no mask looks the same, so that this is asked only
             // where all are looked at.
-            let may_be_ours = wanted.thoroughly || !is_whole(&bounds.mask, &bounds.cpus);
+            let may_be_ours =
+                wanted.effort == Effort::Thorough || !is_whole(&bounds.mask, &bounds.cpus);
             let is_wanted = |given: &Arc<CpuSet>| bounds.is(given);
             if !may_be_ours || !wanted.masks.iter().any(is_wanted) {
                 self.others.push(Other { pid, tid, cpuset });
@@ -369,7 +369,7 @@ impl Sweep {
     }
 }
 
-/// When a process was born, and from whom it descends.
+/// When a process was born, and what it descends from.
 pub(crate) fn kinship(root: &Root, pid: u32) -> Option<(u64, Kinship)> {
     let read = |name: &str| root.read(&format!("proc/{pid}/{name}"));
     let text = read("stat").ok()?;

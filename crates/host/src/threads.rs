@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Effort, Search, ThreadId};
 
 use crate::affinity;
 use crate::cpusets::Cpusets;
@@ -55,7 +55,7 @@ impl Threads {
         let wanted = Wanted {
             masks,
             since,
-            thoroughly: true,
+            effort: Effort::Thorough,
             is_watched: &|_| false,
         };
         self.sweep.find(&self.live, &online, &wanted)

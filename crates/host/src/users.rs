@@ -7,7 +7,7 @@ use crate::files::Root;
 use crate::perf_errors::{SYS_NICE, SYS_PTRACE};
 use crate::proc::status::{self, Status};
 
-/// The user of a process, as whom it acts; `None` where there is no such process.
+/// The user as which a process acts; `None` where there is no such process.
 pub fn user_of(root: &Path, pid: u32) -> Option<u32> {
     of_process(&Root::new(root), pid)
 }
@@ -22,13 +22,21 @@ pub struct Confined {
     pub lacks: &'static str,
 }
 
-/// To whose processes this program is confined; `None` where it may steer everyone's: place their threads
-/// (`CAP_SYS_NICE`), and with `memory` see where their pages are and move them (`CAP_SYS_PTRACE`).
-pub fn confined_to(root: &Path, memory: bool) -> Option<Confined> {
+/// What a program does with the processes that it steers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It places their threads (`CAP_SYS_NICE`).
+    Threads,
+    /// It also sees where their pages are, and moves them (`CAP_SYS_PTRACE`).
+    Memory,
+}
+
+/// The user to whose processes this program is confined; `None` where it may steer everyone's.
+pub fn confined_to(root: &Path, reach: Reach) -> Option<Confined> {
     let own = read(&Root::new(root), "self")?;
     let lacks = match (own.has(SYS_NICE), own.has(SYS_PTRACE)) {
         (false, _) => "CAP_SYS_NICE",
-        (true, false) if memory => "CAP_SYS_PTRACE",
+        (true, false) if reach == Reach::Memory => "CAP_SYS_PTRACE",
         _ => return None,
     };
     let user = own.user?;
@@ -81,8 +89,8 @@ mod tests {
         std::fs::create_dir_all(&own).unwrap();
         let status = format!("Uid:\t7\t7\t7\t7\nCapEff:\t{capabilities}\n");
         std::fs::write(own.join("status"), status).unwrap();
-        [false, true].map(|memory| {
-            let confined = confined_to(tree.path(), memory)?;
+        [Reach::Threads, Reach::Memory].map(|reach| {
+            let confined = confined_to(tree.path(), reach)?;
             assert_eq!(confined.user, 7);
             Some(confined.lacks)
         })

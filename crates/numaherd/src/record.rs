@@ -1,8 +1,8 @@
 //! `numaherd record`: watches a machine, decides nothing, and writes down all that policies could later be
 //! asked about with `numaherd replay`.
 //!
-//! It is a dry run of `linux` that attends to signals which `linux` does not need: a world measures what
-//! somebody goes by, and a recording is for those who come later. Every interval is recorded, whatever the
+//! It is a dry run of `linux` that attends to signals which `linux` does not need: a world measures only what
+//! a policy needs, and the policies of later replays are not known yet. Every interval is recorded, whatever the
 //! cadence ([`numaherd_herd::Settings::record_interval_ms`] is 0): a policy that keeps averages can be
 //! replayed to the bit.
 
@@ -23,7 +23,7 @@ use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
 use crate::cli::{self, HerdFiles, Run, Steering};
 use crate::exit::{Exit, OrExit, coded};
-use crate::run::{self, Attached, Purpose};
+use crate::run::{self, Attached, Group, Purpose};
 use crate::{doctor, lock, print};
 
 /// The machine that is recorded.
@@ -32,7 +32,7 @@ const ROOT: &str = "/";
 /// Watches and records until told to stop, and says what the recording can be replayed with.
 ///
 /// # Errors
-/// As `numaherd run`; a policy that is named is unknown, or goes by something that this machine does not
+/// As `numaherd run`; a policy that is named is unknown, or needs a signal that this machine does not
 /// measure.
 pub fn record(options: &cli::Record) -> Result<ExitCode> {
     let topology = sysfs::read(Path::new(ROOT))?;
@@ -53,7 +53,7 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
         watchers: vec![Box::new(watcher)],
         purpose: Some(Purpose {
             policy: Some(watching(attended)?),
-            own_group: false,
+            group: Group::Callers,
             begin: Box::new(drop),
             printed: Box::new(printed),
         }),
@@ -84,7 +84,7 @@ fn as_run(options: &cli::Record) -> Run {
     }
 }
 
-/// The signals to measure: those that placements of these policies go by, or all that there are. Single
+/// The signals to measure: those that placements of these policies use, or all that there are. Single
 /// accesses are not among them: no ledger holds them.
 fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>> {
     let measured = signals.iter().filter(|report| report.is_measured());
@@ -99,7 +99,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
     for name in policies {
         let usual = numaherd_policy::Settings::default();
         let mut policy = registry::build(name.trim(), &usual).or_exit(Exit::Usage)?;
-        // What its pages go by cannot be recorded; `recorded` says so.
+        // The accesses that its paging uses cannot be recorded; `recorded` says so.
         policy.paging = registry::build("linux", &usual)?.paging;
         needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(coded)?;
         let mut attends = Policies::from(policy).attends();
@@ -111,7 +111,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
     Ok(attended)
 }
 
-/// What each policy goes by.
+/// What each policy decides on.
 fn wants() -> Vec<Wants> {
     let usual = numaherd_policy::Settings::default();
     let entries = registry::for_live_machines();
@@ -184,7 +184,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             attended(&names, &here)
         };
-        // Its pages go by memory samples, which are not here.
+        // Its paging uses memory samples, which are not here.
         assert_eq!(
             named(&["dino"]).unwrap(),
             [Signal::CpuUse, Signal::MissRate]

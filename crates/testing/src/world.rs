@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Enforcement, Kinship, NewPages,
-    Notice, Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Search,
-    Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError, is_whole,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Effort, Enforcement, Kinship,
+    NewPages, Notice, Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample,
+    Search, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
+    is_whole,
 };
 
 use crate::orders::moved;
@@ -310,7 +311,7 @@ impl World for FakeWorld {
         self.searched
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, effort: Effort) -> Search {
         self.searched += self.search_takes;
         if self.misses > 0 {
             self.misses -= 1;
@@ -331,7 +332,9 @@ impl World for FakeWorld {
         let found = there
             .filter(|bound| bound.thread.born >= since)
             .filter(|bound| masks.iter().any(|mask| bound.bounds.is(mask)))
-            .filter(|bound| thoroughly || !is_whole(&bound.bounds.mask, &bound.bounds.cpus));
+            .filter(|Bound { bounds, .. }| {
+                effort == Effort::Thorough || !is_whole(&bounds.mask, &bounds.cpus)
+            });
         Search {
             found: found.collect(),
             is_complete: true,

@@ -36,6 +36,16 @@ impl Kinship {
     }
 }
 
+/// How far a search for threads with certain masks goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Only those threads are sure to be found that are in a process which is new since the last search, or which had such
+    /// threads then.
+    Quick,
+    /// All are found.
+    Thorough,
+}
+
 /// What a search for threads with certain masks came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {

@@ -20,7 +20,7 @@ mod unmanaged;
 mod world;
 
 pub use bounds::{Bounds, is_mask, is_whole};
-pub use kinship::{Bound, Kinship, Search};
+pub use kinship::{Bound, Effort, Kinship, Search};
 pub use machine::{Agent, FixedMemory, Tag, VirtualCpu, VirtualMachine};
 pub use notice::{Notice, Sharing};
 pub use orders::{

@@ -39,7 +39,7 @@ use numaherd_topology::{CpuSet, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::Bounds;
-use crate::kinship::{Kinship, Search};
+use crate::kinship::{Effort, Kinship, Search};
 use crate::notice::Notice;
 use crate::orders::{Orders, Outcome, PageOutcome};
 use crate::plan::{Enforcement, PageOrder};
@@ -185,9 +185,8 @@ pub trait World {
     }
 
     /// The threads of the whole machine, observed or not, that were born at `since` or later and have one of
-    /// these masks, or what the kernel has left of one. Where it need not be `thoroughly`, only those are
-    /// sure to be named that are in a process which is new since the last call, or which had such threads then.
-    fn bound_to(&mut self, _masks: &[Arc<CpuSet>], _since: u64, _thoroughly: bool) -> Search {
+    /// these masks, or what the kernel has left of one.
+    fn bound_to(&mut self, _masks: &[Arc<CpuSet>], _since: u64, _effort: Effort) -> Search {
         Search::default()
     }
 

@@ -53,9 +53,9 @@ pub struct Held {
     pub back: Arc<CpuSet>,
     /// The mask that we last set; by hints, that with which it was found.
     pub mask: Arc<CpuSet>,
-    /// From whom its process descends.
+    /// What its process descends from.
     pub kin: Arc<Kinship>,
-    /// Who was born before has not inherited the mask (on the clock of [`World::births_now`]).
+    /// Threads that were born before have not inherited the mask (on the clock of [`World::births_now`]).
     ///
     /// [`World::births_now`]: numaherd_world::World::births_now
     pub since: u64,
@@ -73,7 +73,7 @@ impl Held {
 pub struct Judged {
     /// Whether it was complete: no heir was left out.
     pub is_complete: bool,
-    /// Who was born before is no heir.
+    /// Threads that were born before are no heirs.
     pub since: u64,
     /// The threads with masks of ours that it found, heirs and others.
     pub found: BTreeSet<ThreadId>,

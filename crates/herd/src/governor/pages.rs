@@ -87,7 +87,7 @@ impl PageGovernor {
         }
     }
 
-    /// Refuses the orders that wait in line: whoever gave them decides no more.
+    /// Refuses the orders that wait in line: the policy that gave them no longer decides.
     pub fn refuse_waiting(&mut self) -> Vec<Refusal> {
         let waiting = std::mem::take(&mut self.line);
         let refused = |order: &PageOrder| {

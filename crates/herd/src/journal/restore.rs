@@ -60,62 +60,24 @@ impl Journal {
     /// Gives back every thread that is owed, by the rules of the [module](super). A journal that cannot be
     /// written keeps nobody bound: that is among the report's problems.
     pub fn restore(&mut self, affinities: &mut dyn Affinities) -> Restored {
-        let mut report = Restored {
-            problems: self.problems.clone(),
-            messages: self.messages.clone(),
-            ..Restored::default()
+        let mut restoring = Restoring {
+            affinities,
+            report: Restored {
+                problems: self.problems.clone(),
+                messages: self.messages.clone(),
+                ..Restored::default()
+            },
+            settled: Vec::new(),
         };
-        let mut settled = Vec::new();
-        let mut set_in: BTreeMap<ProcessId, Vec<&CpuSet>> = BTreeMap::new();
-        for owed in self.owed.values() {
-            let set = set_in.entry(owed.entry.process).or_default();
-            set.extend(&owed.masks);
-        }
-        // A thread that takes the place of a process's first one has been given back before it.
-        let mut owed: Vec<(&ThreadId, &Owed)> = self.owed.iter().collect();
-        owed.sort_by_key(|(thread, owed)| is_first(**thread, owed.entry.process));
-        for look in 1..=LOOKS {
-            owed.retain(|&(&thread, owed)| {
-                let process = owed.entry.process;
-                match affinities.bounds_of(thread) {
-                    Ok(None) => {
-                        report.gone += 1;
-                        settled.push(thread);
-                    }
-                    Ok(Some(now)) => {
-                        // Another thread may have taken its place, with its own mask, and an heir any (`ownership`).
-                        let is_inherited = owed.entry.since == thread.born;
-                        let may_be = |of: &ProcessId| {
-                            is_inherited || *of == process && is_first(thread, process)
-                        };
-                        let others = set_in.iter().filter(|(of, _)| may_be(of));
-                        let others = others.flat_map(|(_, masks)| masks.iter().copied());
-                        let is_ours = owed.masks.iter().chain(others).any(|mask| now.is(mask));
-                        if !is_ours && look < LOOKS {
-                            return true;
-                        }
-                        if give_back(thread, &owed.entry, is_ours, now, affinities, &mut report) {
-                            settled.push(thread);
-                        }
-                    }
-                    Err(error) => {
-                        let name = owed.entry.name.clone();
-                        report.failed.push((thread, name, error));
-                    }
-                }
-                false
-            });
-            if owed.is_empty() {
-                break;
-            }
-            affinities.let_masks_settle();
-        }
-        report.restored.sort_unstable();
-        if !self.restore_heirs(affinities, &mut settled, &mut report) {
-            // Whoever tries again needs to know whose heirs they are.
-            return report;
-        }
-        if let Err(error) = self.settle(&settled) {
+        restoring.restore_owed(&self.owed);
+        let is_through = self.restore_heirs(&mut restoring);
+        let Restoring {
+            mut report,
+            settled,
+            ..
+        } = restoring;
+        // The next attempt finds the remaining heirs by these entries.
+        if is_through && let Err(error) = self.settle(&settled) {
             report.problems.push(error.to_string());
         }
         report.problems.dedup();
@@ -123,72 +85,187 @@ impl Journal {
     }
 
     /// Gives the heirs of all threads that are owed back, until none is found. Says whether that was so.
-    fn restore_heirs(
-        &mut self,
-        affinities: &mut dyn Affinities,
-        settled: &mut Vec<ThreadId>,
-        report: &mut Restored,
-    ) -> bool {
+    fn restore_heirs(&mut self, restoring: &mut Restoring<'_>) -> bool {
         let mut donors: Vec<Held> = self.owed.values().flat_map(Owed::held).collect();
         let mut known: BTreeSet<ThreadId> = self.owed.keys().copied().collect();
         let mut unwritten = None;
-        let begun = affinities.now();
-        while !donors.is_empty() {
-            let is_last = affinities.now() - begun >= LONGEST;
-            let mut search = affinities.bound_to(&masks(&donors), since(&donors));
+        let begun = restoring.affinities.now();
+        let mut is_last = false;
+        while !donors.is_empty() && !is_last {
+            is_last = restoring.affinities.now() - begun >= LONGEST;
+            let masks = masks(&donors);
+            let mut search = restoring.affinities.bound_to(&masks, since(&donors));
             search.found.retain(|bound| !known.contains(&bound.thread));
             let found = heirs(&donors, search.found);
-            // Who is none may have been seen while its cpuset changed.
-            known.extend(found.iter().map(|(thread, _)| *thread));
             if found.is_empty() && search.is_complete {
+                is_last = false;
                 break;
             }
-            // Whoever goes on after a kill finds those that they have started by them.
-            let entries = found
-                .iter()
-                .map(|(thread, held)| SavedAffinity::of(*thread, held));
-            if let Err(error) = self.record(&entries.collect::<Vec<_>>()) {
-                unwritten = Some(error);
-            }
-            let held_masks = masks(&donors);
-            for (thread, held) in found {
-                let entry = SavedAffinity::of(thread, &held);
-                let before = report.restored.len();
-                let is_settled = match affinities.bounds_of(thread) {
-                    // Which of several masks it has may not have shown when it was found.
-                    Ok(Some(now)) if held_masks.iter().any(|mask| now.is(mask)) => {
-                        give_back(thread, &entry, true, now, affinities, report)
-                    }
-                    Ok(Some(_)) => {
-                        // Or it is still to be set anew. If it is ours, it is found again.
-                        known.remove(&thread);
-                        true
-                    }
-                    Ok(None) | Err(_) => true,
-                };
-                report.heirs += (report.restored.len() - before) as u64;
-                if is_settled {
-                    settled.push(thread);
-                } else {
-                    settled.retain(|settled| *settled != thread);
-                    owe(&mut self.owed, entry);
+            let entry = |(thread, held): &(ThreadId, Held)| SavedAffinity::of(*thread, held);
+            let entries: Vec<SavedAffinity> = found.iter().map(entry).collect();
+            // After a kill, the next attempt finds by these entries what the heirs have started.
+            unwritten = self.record(&entries).err().or(unwritten);
+            for entry in entries {
+                // A thread that seems to be no heir may have been seen while its cpuset changed; the next search looks again.
+                known.insert(entry.thread);
+                match restoring.restore_heir(&entry, &masks) {
+                    Heir::Settled => {}
+                    Heir::NotYet => drop(known.remove(&entry.thread)),
+                    Heir::Refused => owe(&mut self.owed, entry),
                 }
-                donors.push(held);
             }
-            if is_last {
-                report.problems.push(still_started(report.heirs));
-                report
-                    .problems
-                    .extend(unwritten.map(|error| error.to_string()));
+            donors.extend(found.into_iter().map(|(_, held)| held));
+        }
+        let report = &mut restoring.report;
+        if is_last {
+            report.problems.push(still_started(report.heirs));
+        }
+        // Where all are back, nobody needs what could not be written.
+        let unwritten = unwritten.filter(|_| is_last || !report.failed.is_empty());
+        let unwritten = unwritten.map(|error| error.to_string());
+        report.problems.extend(unwritten);
+        !is_last
+    }
+}
+
+/// A restoration under way.
+struct Restoring<'a> {
+    affinities: &'a mut dyn Affinities,
+    report: Restored,
+    /// Threads that need not be looked at again.
+    settled: Vec<ThreadId>,
+}
+
+/// What became of an heir.
+enum Heir {
+    /// It is back, or gone.
+    Settled,
+    /// Its mask is none of ours, or is still to be set anew: if it is an heir, it is found again.
+    NotYet,
+    /// The kernel refuses it.
+    Refused,
+}
+
+impl Restoring<'_> {
+    /// Gives back what is owed; a thread whose mask is none of ours is looked at [`LOOKS`] times and then left alone.
+    fn restore_owed(&mut self, owed: &BTreeMap<ThreadId, Owed>) {
+        let mut set_in: BTreeMap<ProcessId, Vec<&CpuSet>> = BTreeMap::new();
+        for owed in owed.values() {
+            let set = set_in.entry(owed.entry.process).or_default();
+            set.extend(&owed.masks);
+        }
+        // A thread that takes the place of a process's first one has been given back before it.
+        let mut waiting: Vec<&Owed> = owed.values().collect();
+        waiting.sort_by_key(|owed| is_first(owed.entry.thread, owed.entry.process));
+        for look in 1..=LOOKS {
+            waiting.retain(|owed| {
+                let Some(now) = self.look_at(owed, &set_in) else {
+                    return false;
+                };
+                if look == LOOKS {
+                    self.leave_alone(&owed.entry, now);
+                }
+                look < LOOKS
+            });
+            if waiting.is_empty() {
+                break;
+            }
+            self.affinities.let_masks_settle();
+        }
+        self.report.restored.sort_unstable();
+    }
+
+    /// Gives a thread back if its mask is one of ours, of which `set_in` has those of each process. Returns what it may use
+    /// where the mask is none of ours.
+    fn look_at(
+        &mut self,
+        owed: &Owed,
+        set_in: &BTreeMap<ProcessId, Vec<&CpuSet>>,
+    ) -> Option<Bounds> {
+        let (thread, process) = (owed.entry.thread, owed.entry.process);
+        let now = match self.affinities.bounds_of(thread) {
+            Ok(Some(now)) => now,
+            Ok(None) => {
+                self.report.gone += 1;
+                self.settled.push(thread);
+                return None;
+            }
+            Err(error) => {
+                let name = owed.entry.name.clone();
+                self.report.failed.push((thread, name, error));
+                return None;
+            }
+        };
+        // Another thread may have taken its place, with its own mask, and an heir any (`ownership`).
+        let is_inherited = owed.entry.since == thread.born;
+        let may_be = |of: &ProcessId| is_inherited || *of == process && is_first(thread, process);
+        let others = set_in.iter().filter(|(of, _)| may_be(of));
+        let others = others.flat_map(|(_, masks)| masks.iter().copied());
+        if !owed.masks.iter().chain(others).any(|mask| now.is(mask)) {
+            return Some(now);
+        }
+        self.give_back(&owed.entry, &now);
+        None
+    }
+
+    /// Gives an heir back that has one of these masks.
+    fn restore_heir(&mut self, entry: &SavedAffinity, masks: &[Arc<CpuSet>]) -> Heir {
+        let thread = entry.thread;
+        let now = match self.affinities.bounds_of(thread) {
+            // Which of several masks it has may not have shown when it was found.
+            Ok(Some(now)) if masks.iter().any(|mask| now.is(mask)) => now,
+            answer => {
+                self.settled.push(thread);
+                return match answer {
+                    Ok(Some(_)) => Heir::NotYet,
+                    Ok(None) | Err(_) => Heir::Settled,
+                };
+            }
+        };
+        let before = self.report.restored.len();
+        let is_settled = self.give_back(entry, &now);
+        self.report.heirs += (self.report.restored.len() - before) as u64;
+        if is_settled {
+            return Heir::Settled;
+        }
+        self.settled.retain(|settled| *settled != thread);
+        Heir::Refused
+    }
+
+    /// Gives one thread back, whose mask is one of ours; returns whether it need not be looked at again.
+    fn give_back(&mut self, entry: &SavedAffinity, now: &Bounds) -> bool {
+        let thread = entry.thread;
+        let order = AffinityOrder {
+            thread,
+            core: None,
+            cpus: Arc::new(within_reach(&entry.back, &now.cpus)),
+        };
+        match self.affinities.set(&order) {
+            // Narrowed to its cpuset, which is what giving back to the kernel means.
+            AffinityResult::Done | AffinityResult::Narrowed { .. } => {
+                self.report.restored.push(thread);
+            }
+            AffinityResult::Gone => self.report.gone += 1,
+            AffinityResult::Failed { error } => {
+                let name = entry.name.clone();
+                self.report.failed.push((thread, name, error));
                 return false;
             }
         }
-        // Where all are back, nobody needs what could not be written.
-        let unwritten = unwritten.filter(|_| !report.failed.is_empty());
-        report
-            .problems
-            .extend(unwritten.map(|error| error.to_string()));
+        self.settled.push(thread);
         true
+    }
+
+    /// Leaves a thread alone whose mask `now` is none of ours.
+    fn leave_alone(&mut self, entry: &SavedAffinity, now: Bounds) {
+        let thread = entry.thread;
+        if now.mask == entry.found || now.is(&entry.back) {
+            self.report.as_found.push(thread);
+        } else {
+            let name = entry.name.clone();
+            self.report.left_alone.push((thread, name, now.mask));
+        }
+        self.settled.push(thread);
     }
 }
 
@@ -199,42 +276,6 @@ pub(crate) fn within_reach(back: &CpuSet, cpus: &CpuSet) -> CpuSet {
         true => back.clone(),
         false => back.iter().chain(cpus.iter()).collect(),
     }
-}
-
-/// Gives one thread back, if the mask that it has now is one of ours; returns whether it need not be looked at
-/// again.
-fn give_back(
-    thread: ThreadId,
-    entry: &SavedAffinity,
-    is_ours: bool,
-    now: Bounds,
-    affinities: &mut dyn Affinities,
-    report: &mut Restored,
-) -> bool {
-    if !is_ours {
-        if now.mask == entry.found || now.is(&entry.back) {
-            report.as_found.push(thread);
-        } else {
-            let name = entry.name.clone();
-            report.left_alone.push((thread, name, now.mask));
-        }
-        return true;
-    }
-    let order = AffinityOrder {
-        thread,
-        core: None,
-        cpus: Arc::new(within_reach(&entry.back, &now.cpus)),
-    };
-    match affinities.set(&order) {
-        // Narrowed to its cpuset, which is what giving back to the kernel means.
-        AffinityResult::Done | AffinityResult::Narrowed { .. } => report.restored.push(thread),
-        AffinityResult::Gone => report.gone += 1,
-        AffinityResult::Failed { error } => {
-            report.failed.push((thread, entry.name.clone(), error));
-            return false;
-        }
-    }
-    true
 }
 
 /// Opens the journal at `path`, gives back all that is owed and closes it: `release` after a kill. It does so

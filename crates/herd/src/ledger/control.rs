@@ -8,7 +8,7 @@ use crate::settings::Settings;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct Controlled {
-    /// Who asked, as they named themselves; may be empty.
+    /// The asker's name, as given; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// What was asked.

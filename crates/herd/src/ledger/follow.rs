@@ -128,7 +128,7 @@ impl Follow {
         self.missing
     }
 
-    /// Bytes of a line that has not come to its end.
+    /// Bytes of a line that has no end yet.
     pub fn unfinished(&self) -> usize {
         let open = self.file.as_ref();
         open.map_or(0, |open| open.begun.len())

@@ -270,7 +270,7 @@ pub(super) fn read_line(
     if line.len() < most || line.ends_with(b"\n") {
         return Ok(());
     }
-    // Whoever keeps the beginning of a line need not keep this one.
+    // A caller that keeps the beginning of a line need not keep this one.
     *line = Vec::new();
     Err(if number == 1 {
         not_ours(

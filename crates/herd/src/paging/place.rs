@@ -70,11 +70,18 @@ impl PagingPlace {
         }
     }
 
-    /// Has it rest or go on. No other round begins then; one may be under way. Within the loop it rests by not
-    /// being told anything and not being run.
-    pub(crate) fn pause(&self, rests: bool) {
+    /// Has it rest. No other round begins then; one may be under way. Within the loop it rests by not being told
+    /// anything and not being run.
+    pub(crate) fn pause(&self) {
         if let Self::Thread(thread) = self {
-            thread.pause(rests);
+            thread.pause();
+        }
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        if let Self::Thread(thread) = self {
+            thread.resume();
         }
     }
 

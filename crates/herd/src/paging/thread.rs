@@ -1,12 +1,12 @@
 //! Paging in a thread of its own, at its own cadence, where the world's time passes by itself.
 //!
-//! The thread owns the pager and the paging half. It is told what is placed over a channel, and
+//! The thread owns the pager and the paging half. It receives what is placed over a channel, and
 //! sends back what is to be recorded. What it finds out of who shares pages it says once an interval, when
 //! it is told: the placement has it an interval later. It stops when its flag is set; when it fails or panics, paging
 //! ends with a message and the placement goes on.
 //!
 //! While the policy does not listen and no order waits for bandwidth, and while it is paused, nothing is sampled and the
-//! thread sleeps until it is told something.
+//! thread sleeps until a message arrives.
 //!
 //! The thread takes the half for a round and not while it waits. So it can be paused and replaced between two rounds. A
 //! round that moves pages to a full node can take half a minute: a pause begins with the next round, for whose sake a round
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use numaherd_world::{Pager, Progress};
+use numaherd_world::{Pager, Progress, WorldError};
 
 use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
@@ -35,7 +35,7 @@ pub(crate) struct PagingThread {
     handle: Option<JoinHandle<()>>,
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Told {
     /// What is placed.
     Placed(Placed),
@@ -168,9 +168,15 @@ impl PagingThread {
         let _ = self.told.send(told);
     }
 
-    /// Has it rest or go on, from the next round on.
-    pub(crate) fn pause(&self, rests: bool) {
-        self.common.lock().paused = rests;
+    /// Has it rest from the next round on.
+    pub(crate) fn pause(&self) {
+        self.common.lock().paused = true;
+        self.send(Told::Look);
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        self.common.lock().paused = false;
         self.send(Told::Look);
     }
 
@@ -256,46 +262,24 @@ fn run(
     while !stop.load(Ordering::Relaxed) {
         let works = Some(common.lock()).filter(|shared| shared.has_work());
         let cadence = works.map(|shared| shared.cadence);
-        let first = match cadence {
-            Some(cadence) => {
-                if pager.run_for(cadence) == Progress::Ended {
-                    return;
-                }
-                None
-            }
-            None => {
-                pager.rest();
-                match hears.recv() {
-                    Ok(told) => Some(told),
-                    Err(_) => return,
-                }
-            }
+        let Some(told) = wait(cadence, &mut *pager, hears) else {
+            return;
         };
-        let told: Vec<Placed> = first
-            .into_iter()
-            .chain(hears.try_iter())
-            .filter_map(|told| match told {
-                Told::Placed(placed) => Some(placed),
-                Told::Look => None,
-            })
-            .collect();
         let Some(mut round) = common.begin_round(says) else {
             continue;
         };
         let Some(half) = &mut round.half else { return };
-        let seen = if cadence.is_some() && half.listens() {
-            let samples = match pager.samples() {
-                Ok(samples) => samples,
-                Err(error) => {
-                    // Nobody may be left to hear it; then it does not matter.
-                    let _ = says.send(News::Ended(error.to_string()));
-                    return;
-                }
-            };
-            let notices = pager.notices();
-            Observed { samples, notices }
-        } else {
-            Observed::default()
+        let seen = match cadence.is_some() && half.listens() {
+            true => observe(&mut *pager),
+            false => Ok(Observed::default()),
+        };
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                // Nobody may be left to hear it; then it does not matter.
+                let _ = says.send(News::Ended(error.to_string()));
+                return;
+            }
         };
         let sharing = if told.is_empty() { None } else { half.shared() };
         let passed = cadence.unwrap_or(Duration::ZERO);
@@ -306,6 +290,36 @@ fn run(
             }
         }
     }
+}
+
+/// Lets an interval pass or, without one, rests until a message arrives. Returns what has been placed; `None` when nobody is
+/// left to send a message, or the world has ended.
+fn wait(
+    cadence: Option<Duration>,
+    pager: &mut dyn Pager,
+    hears: &Receiver<Told>,
+) -> Option<Vec<Placed>> {
+    let first = match cadence {
+        Some(cadence) if pager.run_for(cadence) == Progress::Ended => return None,
+        Some(_) => None,
+        None => {
+            pager.rest();
+            Some(hears.recv().ok()?)
+        }
+    };
+    let told = first.into_iter().chain(hears.try_iter());
+    let placed = told.filter_map(|told| match told {
+        Told::Placed(placed) => Some(placed),
+        Told::Look => None,
+    });
+    Some(placed.collect())
+}
+
+fn observe(pager: &mut dyn Pager) -> Result<Observed, WorldError> {
+    Ok(Observed {
+        samples: pager.samples()?,
+        notices: pager.notices(),
+    })
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -324,7 +338,7 @@ mod tests {
     use numaherd_policy::groups::Policies;
     use numaherd_policy::{Random, registry};
     use numaherd_testing::machine;
-    use numaherd_world::{PageOrder, PageOutcome, Sample, WorldError};
+    use numaherd_world::{PageOrder, PageOutcome, Sample};
     use rand::SeedableRng;
 
     use super::*;

@@ -63,7 +63,7 @@ pub struct Decided {
     pub pages: Vec<PageOrder>,
 }
 
-/// What a policy goes by.
+/// What a policy decides on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wants {
     /// Its name.
@@ -79,7 +79,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// What this policy goes by.
+    /// What this policy decides on.
     pub fn of(policy: &Policy) -> Self {
         Self {
             policy: policy.name.clone(),
@@ -136,7 +136,7 @@ impl Candidate {
         }
     }
 
-    /// What it goes by.
+    /// What it decides on.
     pub fn wants(&self) -> &Wants {
         &self.wants
     }
@@ -206,7 +206,7 @@ impl Candidate {
         decided.places = places(&decided.seen, &mut given);
     }
 
-    /// What the paging wants, which is told where the threads are.
+    /// What the paging wants, given where the threads are.
     fn page_orders(&mut self, decided: &Decided) -> Vec<PageOrder> {
         let Some(paging) = &mut self.paging else {
             return decided.pages.clone();

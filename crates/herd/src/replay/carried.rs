@@ -148,7 +148,7 @@ impl Carried {
         snapshot.threads.iter().map(now).collect()
     }
 
-    /// Forgets who is gone, and looks at who is new.
+    /// Forgets threads that have ended, and takes up new ones.
     fn meet(&mut self, snapshot: &Snapshot) {
         let there = |thread: ThreadId| snapshot.thread(thread).is_some();
         self.own.retain(|&thread, _| there(thread));

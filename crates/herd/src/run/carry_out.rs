@@ -1,11 +1,13 @@
 //! Carrying out: what is about to change is written down, the world changes it, and governor, journal and
-//! summary are told what came of it. Likewise for giving back.
+//! summary take in the outcome. Likewise for giving back.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use numaherd_world::{AffinityOutcome, AffinityResult, Bound, Orders, Outcome, Snapshot, ThreadId};
+use numaherd_world::{
+    AffinityOutcome, AffinityResult, Bound, Effort, Orders, Outcome, Snapshot, ThreadId,
+};
 
 use super::Running;
 use crate::governor::ownership::{Held, Judged};
@@ -220,27 +222,27 @@ impl Running<'_> {
         let holdings = self.governor.holdings();
         if holdings.donors().is_empty() && holdings.iter().next().is_none() {
             // What ended just before it was to be placed is not owed.
-            self.find_heirs(false);
+            self.find_heirs(Effort::Quick);
             return;
         }
         // Masks may have changed since the last interval; where the world cannot be seen any more,
         // the last snapshot must do. What is observed just now is no interval and is not recorded.
         let fresh = self.world.observe().ok().map(Arc::new);
         if let Some(snapshot) = fresh.or_else(|| self.last.clone()) {
-            self.give_back_all(&snapshot, true);
+            self.give_back_all(&snapshot, Effort::Thorough);
         }
     }
 
     /// Takes in the heirs of threads that we placed, wherever they are on the machine; they are given back with
     /// what has left the selection. Returns whether there are none. If none was left out, threads that were given back before
     /// need not stay in the journal for their sake any more, nor what was set in processes that have ended be remembered.
-    pub(super) fn find_heirs(&mut self, thoroughly: bool) -> bool {
+    pub(super) fn find_heirs(&mut self, effort: Effort) -> bool {
         let holdings = self.governor.holdings();
         let donors = holdings.donors();
         let (mut found, mut judged) = (Vec::new(), Judged::default());
         if !donors.is_empty() {
             let (masks, since) = (heirs::masks(&donors), heirs::since(&donors));
-            let search = self.world.bound_to(&masks, since, thoroughly);
+            let search = self.world.bound_to(&masks, since, effort);
             let mut bound = search.found;
             let there: BTreeSet<ThreadId> = bound.iter().map(|bound| bound.thread).collect();
             self.done_with.extend(&self.settling);
@@ -269,14 +271,14 @@ impl Running<'_> {
 
     /// Gives back every thread that has a mask of ours and then their heirs, until none is found; returns how
     /// many got theirs back.
-    pub(super) fn give_back_all(&mut self, snapshot: &Snapshot, thoroughly: bool) -> u64 {
+    pub(super) fn give_back_all(&mut self, snapshot: &Snapshot, mut effort: Effort) -> u64 {
         let begun = self.world.now();
         let mut given_back = 0;
         let mut passes = 0;
         loop {
             // One pass may take long on a busy machine: there is always one that begins after the last giving back.
             let is_last = self.world.now() - begun >= heirs::LONGEST;
-            let are_none = self.find_heirs(thoroughly || passes > 0);
+            let are_none = self.find_heirs(effort);
             if are_none && self.governor.holdings().iter().next().is_none() {
                 break;
             }
@@ -285,6 +287,7 @@ impl Running<'_> {
                 self.record.notice(heirs::still_started(given_back));
                 break;
             }
+            effort = Effort::Thorough;
             passes += 1;
             if passes == MANY_PASSES {
                 self.record.notice(heirs::waiting());

@@ -1,4 +1,4 @@
-//! Who is where once the placement of an interval has been carried out: what the paging is told.
+//! Where each thread is once the placement of an interval has been carried out, for the paging.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@
 //! where it was, not from where the policy left them.
 //!
 //! *Resume.* Decisions go on with the next interval. What was being judged when the herd was paused is
-//! judged no more: nobody saw what happened meanwhile.
+//! no longer judged: nobody saw what happened meanwhile.
 //!
 //! *Change.* First everything that may be refused, in the order of a start: signals, the rule for new
 //! pages. Then the policy is replaced. What the governor holds and what is left of its budgets
@@ -21,7 +21,7 @@
 use std::sync::Arc;
 
 use numaherd_policy::groups::Policies;
-use numaherd_world::{AffinityResult, Snapshot, WorldError};
+use numaherd_world::{AffinityResult, Effort, Snapshot, WorldError};
 
 use super::{Found, LONGEST_MOVE, Paused, Running, ask_world, generators, place_new_pages};
 use crate::control::{Change, ControlError, MOST_WAITING, Request, Requests};
@@ -101,14 +101,16 @@ impl Running<'_> {
         if let Some(why) = refused {
             return Err(ControlError::refused(why));
         }
-        self.paging.pause(true);
+        self.paging.pause();
         let before = self.paused;
         let paused = Paused { give_back };
         self.paused = Some(paused);
         let given_back = give_back.then(|| self.watch(paused, found));
         let given_back = given_back.transpose().map_err(|error| {
             self.paused = before;
-            self.paging.pause(before.is_some());
+            if before.is_none() {
+                self.paging.resume();
+            }
             ControlError::refused(error)
         })?;
         // No thread waits for its affinity until the kernel has moved a page.
@@ -126,7 +128,7 @@ impl Running<'_> {
         if self.paused.take().is_none() {
             return Err(ControlError::refused("it is not paused"));
         }
-        self.paging.pause(false);
+        self.paging.resume();
         self.governor.resume();
         self.found = None;
         Ok(())
@@ -145,10 +147,13 @@ impl Running<'_> {
             self.take_back(Arc::make_mut(&mut snapshot), &found);
         }
         let given_back = if paused.give_back {
-            let holds_any = self.governor.holdings().iter().next().is_some();
-            self.give_back_all(&snapshot, holds_any)
+            let effort = match self.governor.holdings().iter().next() {
+                Some(_) => Effort::Thorough,
+                None => Effort::Quick,
+            };
+            self.give_back_all(&snapshot, effort)
         } else {
-            self.find_heirs(false);
+            self.find_heirs(Effort::Quick);
             0
         };
         let adopted = self.governor.watch(&snapshot);

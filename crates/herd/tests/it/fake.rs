@@ -10,8 +10,9 @@ use numaherd_policy::{Needs, Own, Paging, Place, PlacedThread, Policy, Random};
 pub use numaherd_testing::*;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityResult, Bounds, NewPages, Notice, Orders, PageOrder, PageOutcome,
-    Placement, ProcessId, Sample, Search, Sharing, Signal, Snapshot, Thread, ThreadId, World,
+    AffinityOrder, AffinityResult, Bounds, Effort, NewPages, Notice, Orders, PageOrder,
+    PageOutcome, Placement, ProcessId, Sample, Search, Sharing, Signal, Snapshot, Thread, ThreadId,
+    World,
 };
 
 /// The machine of these tests.
@@ -181,7 +182,7 @@ impl<W: World> Affinities for Released<'_, W> {
     }
 
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
-        self.0.bound_to(masks, since, true)
+        self.0.bound_to(masks, since, Effort::Thorough)
     }
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {

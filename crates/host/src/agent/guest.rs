@@ -294,7 +294,7 @@ mod tests {
             self.agent.turn(now, &mut say).unwrap()
         }
 
-        /// What has come to the host.
+        /// What has arrived at the host.
         fn heard(&mut self) -> Vec<u8> {
             let mut bytes = Vec::new();
             let _ = self.host.as_mut().unwrap().read_to_end(&mut bytes);

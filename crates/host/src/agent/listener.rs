@@ -371,7 +371,7 @@ mod tests {
         born: 70,
     });
 
-    /// A socket as QEMU has it for a port.
+    /// A socket as QEMU makes it for a port.
     struct Qemu {
         folder: tempfile::TempDir,
         socket: UnixListener,

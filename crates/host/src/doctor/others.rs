@@ -1,4 +1,4 @@
-//! Who else steers threads or pages on a machine: one function each, over files under a root.
+//! What else steers threads or pages on a machine: one function each, over files under a root.
 //!
 //! Each says what it does, what that means for a herd, and what to do. The verdict is `Bad` where it
 //! undoes what is decided, `Weak` where it narrows or disturbs it. What is looked for, and where:

@@ -9,7 +9,7 @@ pub struct Processor {
     pub vendor: String,
     pub family: u32,
     pub model: u32,
-    /// Who made an Arm core; `None` on others.
+    /// The implementer of an Arm core; `None` on others.
     pub implementer: Option<u32>,
     /// Which of its maker's an Arm core is.
     pub part: u32,

@@ -14,7 +14,7 @@ use crate::proc::{cgroup, stat, status};
 use crate::users;
 
 /// The first process starts services and takes orphans in, whose masks must not be confused with those that it
-/// passes on. Only who names it has it placed.
+/// passes on. It is placed only if it is named.
 const FIRST_PROCESS: u32 = 1;
 
 impl Scanner {

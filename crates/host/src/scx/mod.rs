@@ -3,7 +3,7 @@
 //! scx_layered (GPL, a program of its own, never linked) sorts threads into layers and has a map, pinned in the BPF file
 //! system, that keeps a hint with each thread. Here each memory domain is a layer ([`Layers`]), and an order becomes a hint
 //! ([`Hints`]). No affinity changes: a thread prefers its domain, and the scheduler lets it run elsewhere rather than wait
-//! while a CPU idles. Whoever has bound a thread finds its affinity unchanged and respected.
+//! while a CPU idles. An affinity that a user has set stays unchanged and is respected.
 //!
 //! The scheduler is one that runs with the map already, or is started ([`Scheduler`]) and ends with this program, even if
 //! that is killed: the kernel then schedules by itself again. A map outlives its scheduler only as a file. So nothing has to

@@ -196,27 +196,8 @@ fn launch(root: &Root, layers: &Layers, program: &Path) -> Result<Child, HostErr
     }
     // Of one that has ended: its hints are nobody's.
     remove_map(root);
-    let failed = |what: &str, path: PathBuf| {
-        let what = what.to_owned();
-        move |error: io::Error| {
-            refusal(
-                format!("cannot {what} {}: {error}", path.display()),
-                "run as root",
-            )
-        }
-    };
     let printed = root.path(PRINTED);
-    let folders = [
-        Some(root.path(FOLDER)),
-        printed.parent().map(Path::to_owned),
-    ];
-    for folder in folders.into_iter().flatten() {
-        fs::create_dir_all(&folder).map_err(failed("create", folder))?;
-    }
-    let output = File::create(&printed).map_err(failed("create", printed.clone()))?;
-    let errors = output
-        .try_clone()
-        .map_err(failed("open", printed.clone()))?;
+    let (output, errors) = outputs(root, &printed)?;
     let mut command = Command::new(program);
     command
         .args(OPTIONS)
@@ -238,7 +219,36 @@ fn launch(root: &Root, layers: &Layers, program: &Path) -> Result<Child, HostErr
         root: root.clone(),
         child: None,
     };
-    let child = scheduler.child.insert(child);
+    wait_until_enabled(root, scheduler.child.insert(child), &printed)?;
+    // It goes on with whoever asked for it.
+    Ok(scheduler.child.take().expect("it is there"))
+}
+
+/// Makes the folder of the map of hints, and the file of what the scheduler prints; it is opened twice.
+fn outputs(root: &Root, printed: &Path) -> Result<(File, File), HostError> {
+    let failed = |what: &str, path: PathBuf| {
+        let what = what.to_owned();
+        move |error: io::Error| {
+            refusal(
+                format!("cannot {what} {}: {error}", path.display()),
+                "run as root",
+            )
+        }
+    };
+    let folders = [
+        Some(root.path(FOLDER)),
+        printed.parent().map(Path::to_owned),
+    ];
+    for folder in folders.into_iter().flatten() {
+        fs::create_dir_all(&folder).map_err(failed("create", folder))?;
+    }
+    let output = File::create(printed).map_err(failed("create", printed.to_owned()))?;
+    let errors = output.try_clone();
+    Ok((output, errors.map_err(failed("open", printed.to_owned()))?))
+}
+
+/// Waits until the kernel has the scheduler schedule.
+fn wait_until_enabled(root: &Root, child: &Child, printed: &Path) -> Result<(), HostError> {
     let begun = Instant::now();
     while !is_enabled(root) {
         let why = match (has_ended(child, PAUSE), begun.elapsed() > START_LIMIT) {
@@ -251,8 +261,7 @@ fn launch(root: &Root, layers: &Layers, program: &Path) -> Result<Child, HostErr
             &format!("{} has what it printed", printed.display()),
         ));
     }
-    // It goes on with whoever asked for it.
-    Ok(scheduler.child.take().expect("it is there"))
+    Ok(())
 }
 
 /// Whether a child ends within a time.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use numaherd_world::Effort::{Quick, Thorough};
+
 use super::*;
 use crate::fake::{self, FakeKernel};
 
@@ -62,11 +64,11 @@ impl Machine {
     }
 
     /// Searches for threads with CPUs 2-3 that were born at 50 or later; process 20 is watched.
-    fn search(&mut self, thoroughly: bool) -> Search {
+    fn search(&mut self, effort: Effort) -> Search {
         let wanted = Wanted {
             masks: &[Arc::new(cpus("2-3"))],
             since: 50,
-            thoroughly,
+            effort,
             is_watched: &|pid| pid == 20,
         };
         self.sweep.find(&self.kernel, &cpus("0-7"), &wanted)
@@ -74,13 +76,13 @@ impl Machine {
 
     /// How many a thorough search finds, and whether it is complete.
     fn looks(&mut self) -> (usize, bool) {
-        let search = self.search(true);
+        let search = self.search(Thorough);
         (search.found.len(), search.is_complete)
     }
 
     /// The processes that are found, and which of them are orphans.
-    fn find(&mut self, thoroughly: bool) -> Vec<(u32, bool)> {
-        let found = self.search(thoroughly).found;
+    fn find(&mut self, effort: Effort) -> Vec<(u32, bool)> {
+        let found = self.search(effort).found;
         let shown = |bound: &Bound| (bound.process.pid, bound.is_orphan);
         found.iter().map(shown).collect()
     }
@@ -91,7 +93,7 @@ fn a_search_is_not_complete_while_someone_given_back_may_be_starting_another() {
     let mut machine = Machine::new();
     let (own, stat) = machine.may_be_starting_another();
     for is_through in [false, true] {
-        assert_eq!(machine.search(false).is_complete, is_through);
+        assert_eq!(machine.search(Quick).is_complete, is_through);
         fs::write(own.join("stat"), &stat).unwrap();
     }
 }
@@ -101,7 +103,7 @@ fn on_a_slow_machine_it_is_not_waited_for_longer_than_a_second() {
     let mut machine = Machine::new();
     machine.may_be_starting_another();
     machine.kernel.slow(LONGEST_WAIT_NS / 4);
-    machine.find(true);
+    machine.find(Thorough);
     assert_eq!(machine.kernel.pauses(), 4);
 }
 
@@ -140,7 +142,10 @@ fn threads_are_found_by_mask_and_birth() {
     machine.process(13, 1, 10, 49, "2-3");
     machine.process(14, 1, 10, 60, "2");
     machine.process(15, 1, 10, 60, "0-7");
-    assert_eq!(machine.find(true), [(10, true), (11, false), (12, true)]);
+    assert_eq!(
+        machine.find(Thorough),
+        [(10, true), (11, false), (12, true)]
+    );
 }
 
 #[test]
@@ -152,7 +157,7 @@ fn it_is_told_how_old_an_orphans_session_is() {
     machine.process(11, 1, 8, 60, "2-3");
     machine.process(12, 1, 8, 45, "0-7");
     machine.process(13, 1, 13, 60, "2-3");
-    let found = machine.search(true).found;
+    let found = machine.search(Thorough).found;
     let born = |bound: &Bound| (bound.process.pid, bound.session_born);
     let born: Vec<_> = found.iter().map(born).collect();
     assert_eq!(born, [(10, 40), (11, 45), (13, 60)]);
@@ -164,19 +169,19 @@ fn a_mask_that_has_left_the_cpuset_is_found_where_all_are_looked_at() {
     machine.cpuset("4-5");
     machine.process(10, 1, 10, 60, "4-5");
     machine.process(11, 1, 11, 60, "5");
-    machine.find(false);
-    assert_eq!(machine.find(false), []);
-    assert_eq!(machine.find(true), [(10, true)]);
+    machine.find(Quick);
+    assert_eq!(machine.find(Quick), []);
+    assert_eq!(machine.find(Thorough), [(10, true)]);
     // With one of its CPUs left it would have that one.
     machine.cpuset("3-5");
     machine.process(10, 1, 10, 60, "3-5");
-    machine.find(true);
-    assert_eq!(machine.find(true), []);
+    machine.find(Thorough);
+    assert_eq!(machine.find(Thorough), []);
     machine.cpuset("2-3");
     machine.process(10, 1, 10, 60, "2-3");
-    machine.find(false);
-    assert_eq!(machine.find(false), []);
-    assert_eq!(machine.find(true), [(10, true)]);
+    machine.find(Quick);
+    assert_eq!(machine.find(Quick), []);
+    assert_eq!(machine.find(Thorough), [(10, true)]);
 }
 
 #[test]
@@ -185,15 +190,15 @@ fn what_has_none_or_is_watched_is_passed_over_until_the_next_thorough_look() {
     machine.process(10, 1, 10, 60, "2-3");
     machine.process(11, 1, 11, 60, "0-7");
     machine.process(20, 1, 20, 60, "2-3");
-    assert_eq!(machine.find(false).len(), 2, "the first look is thorough");
+    assert_eq!(machine.find(Quick).len(), 2, "the first look is thorough");
     machine.kernel.thread(11, 60, cpus("2-3"));
     machine.process(12, 1, 12, 60, "2-3");
-    assert_eq!(machine.find(false), [(10, true), (12, true)]);
-    assert_eq!(machine.find(true).len(), 4);
+    assert_eq!(machine.find(Quick), [(10, true), (12, true)]);
+    assert_eq!(machine.find(Thorough).len(), 4);
     machine
         .kernel
         .wait(Duration::from_secs(16), &crate::stop::Stop::new().unwrap());
-    assert_eq!(machine.find(false).len(), 4, "time has passed");
+    assert_eq!(machine.find(Quick).len(), 4, "time has passed");
 }
 
 #[test]
@@ -202,7 +207,7 @@ fn whoever_starts_another_and_ends_before_it_is_looked_at_is_followed() {
     machine.process(10, 1, 10, 60, "2-3");
     let proc = machine.folder.path().join("proc");
     machine.kernel.succeed(&proc, [10, 9]);
-    assert_eq!(machine.find(true), [(9, true)]);
+    assert_eq!(machine.find(Thorough), [(9, true)]);
 }
 
 #[test]
@@ -212,17 +217,20 @@ fn a_search_is_complete_unless_someone_new_in_the_last_list_had_ended() {
     // One that has ended can start nobody after the list.
     machine.process(200, 1, 10, 61, "2-3");
     machine.kernel.thread(200, 60, cpus("2-3"));
-    assert!(machine.search(true).is_complete);
+    assert!(machine.search(Thorough).is_complete);
     machine.process(201, 10, 10, 61, "2-3");
-    assert!(machine.search(true).is_complete, "its parent was looked at");
+    assert!(
+        machine.search(Thorough).is_complete,
+        "its parent was looked at"
+    );
     machine.process(202, 200, 10, 61, "2-3");
-    assert!(!machine.search(true).is_complete, "its parent was not");
+    assert!(!machine.search(Thorough).is_complete, "its parent was not");
     machine.kernel.thread(200, 61, cpus("2-3"));
-    assert!(machine.search(true).is_complete);
+    assert!(machine.search(Thorough).is_complete);
     // Each time that it is looked at, another is there in its place.
     let proc = machine.folder.path().join("proc");
     machine.kernel.succeed(&proc, 10..100);
-    assert!(!machine.search(true).is_complete);
+    assert!(!machine.search(Thorough).is_complete);
 }
 
 #[test]
@@ -230,5 +238,5 @@ fn a_number_that_is_anothers_by_now_is_dropped() {
     let mut machine = Machine::new();
     machine.process(10, 1, 10, 60, "2-3");
     machine.kernel.thread(10, 61, cpus("2-3"));
-    assert_eq!(machine.find(true), []);
+    assert_eq!(machine.find(Thorough), []);
 }

@@ -2,7 +2,7 @@
 //!
 //! The map is of the kind that keeps a value with each task (`BPF_MAP_TYPE_TASK_STORAGE`). Its key is a pidfd; what it
 //! holds of a task goes with the task, and no task inherits it. The figures and layouts are those of
-//! include/uapi/linux/bpf.h. Who has the map open needs no capability to write to it.
+//! include/uapi/linux/bpf.h. A process that has the map open needs no capability to write to it.
 #![expect(unsafe_code, reason = "the system call takes pointers")]
 
 use std::ffi::CStr;

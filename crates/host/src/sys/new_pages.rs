@@ -22,7 +22,7 @@ pub(crate) enum Interleaving {
 /// Has the new pages of a command go to these nodes (a mask, node 0 lowest) in turn. Where the kernel
 /// refuses, the command does not start, with its error.
 pub(crate) fn interleave(command: &mut Command, how: Interleaving, nodes: Vec<u64>) {
-    // The kernel reads one bit less than it is told of.
+    // The kernel reads one bit less than the number that it is given.
     let bits = nodes.len() * 64 + 1;
     let set = move || {
         // SAFETY: `nodes` is valid for reads of `bits - 1` bits, and the kernel reads no more.

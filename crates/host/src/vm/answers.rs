@@ -30,7 +30,7 @@ struct MemorySize {
     plugged_memory: u64,
 }
 
-/// A piece of the machine's memory as QEMU has it, in the answer to `query-memdev`.
+/// A piece of the machine's memory in QEMU's answer to `query-memdev`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Backend {

@@ -29,12 +29,12 @@ const ANSWER_BYTES: usize = 1 << 20;
 /// Bytes that an answer may have for each thread of the process: QEMU takes some 200 for a vCPU.
 const BYTES_PER_THREAD: usize = 4096;
 
-/// What is asked of whom.
+/// An inquiry: what is asked, and which monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inquiry {
     /// The machine's process.
     pub(crate) process: ProcessId,
-    /// Its monitor, as its command line has it.
+    /// Its monitor, by its command line.
     pub(crate) monitor: PathBuf,
     /// The longest that the inquiry takes.
     pub(crate) patience: Duration,

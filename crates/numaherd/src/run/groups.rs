@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use numaherd_host::{GroupRule, Matches};
+use numaherd_host::{GroupRule, Matches, user_number};
 
-use super::selection::user_number;
 use crate::config::file::groups::Group;
 use crate::exit::{Exit, ended};
 

@@ -4,8 +4,8 @@
 //! their users', and each would end with the other's. So every herd that places threads holds the lock: with
 //! `--take-over` alone, without it beside others that have none.
 //!
-//! The lock (`flock`) goes with the process, however that ends. Who holds it is in the kernel's list of
-//! locks, which needs nothing to be written.
+//! The lock (`flock`) ends with the process, however that ends. The kernel's list of locks names its holders, so nothing
+//! need be written.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

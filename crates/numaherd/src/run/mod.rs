@@ -17,8 +17,11 @@ use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
-use numaherd_host::{Confined, Hints, Host, HostOptions, SCX_LAYERED, Scheduler, Selection};
+use numaherd_host::{
+    Confined, EventTable, Hints, Host, HostOptions, Reach, SCX_LAYERED, Scheduler, Selection,
+};
 use numaherd_policy::Policy;
+use numaherd_policy::groups::Policies;
 use numaherd_policy::registry::{self, NamedPolicy};
 use numaherd_show::live::Live;
 use numaherd_topology::{Topology, sysfs};
@@ -32,6 +35,7 @@ use crate::doctor;
 use crate::exit::{self, Exit, OrExit, coded, ended};
 use crate::release::{self, usual_journal};
 use crate::{ledger, print, privileges};
+pub use program::Group;
 use program::Program;
 pub use reload::Reload;
 pub use signals::Ender;
@@ -46,28 +50,28 @@ const RECORDING_MIB: u64 = 1024;
 /// returns, and never waits for anybody.
 pub type Watcher<'a> = Box<dyn FnMut(&Arc<Line>) + 'a>;
 
-/// Who takes part in a run besides the loop.
+/// What takes part in a run besides the loop.
 #[derive(Default)]
 pub struct Attached<'a> {
-    /// Who sees what happens, in this order.
+    /// Who sees each line, in this order.
     pub watchers: Vec<Watcher<'a>>,
     /// Both ends of the herd's control, where somebody has made them already to hold one.
     pub control: Option<(Control, Requests)>,
-    /// Reads the configuration again once the herd runs. Whoever keeps a clone can ask for it.
+    /// Reads the configuration again once the herd runs. A clone of it can ask for that.
     pub reload: Reload,
     /// Makes it something else than a run: a recording for later replays, a trial.
     pub purpose: Option<Purpose<'a>>,
 }
 
-/// Prints what came of a run.
+/// Prints the outcome of a run.
 pub type Print<'a> = Box<dyn FnOnce(&Summary) -> Result<()> + 'a>;
 
 /// What a recording or a trial has in place of what is configured. It records every interval.
 pub struct Purpose<'a> {
     /// In place of the configured policy.
     pub policy: Option<Policy>,
-    /// Whether the program that is started is to be a process group of its own, which is ended whole.
-    pub own_group: bool,
+    /// The process group of the program that is started.
+    pub group: Group,
     /// Begins what else takes part, just before the loop does; it may end the run.
     pub begin: Box<dyn FnOnce(Ender) + 'a>,
     /// Prints what came of it.
@@ -125,41 +129,26 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         mut watchers,
         control,
         reload,
-        purpose,
+        mut purpose,
     } = attached;
     let mut config = effective.config.clone();
-    let (mut own_policy, mut begin, mut printed) = (None, None, None);
-    let mut own_group = false;
-    if let Some(purpose) = purpose {
+    if purpose.is_some() {
         config.herd.record_interval_ms = 0;
         config.ledger_mib = config.ledger_mib.max(RECORDING_MIB);
-        (own_policy, own_group) = (purpose.policy, purpose.own_group);
-        (begin, printed) = (Some(purpose.begin), Some(purpose.printed));
     }
-    let policy = match own_policy {
-        Some(policy) => policy.into(),
-        None => steering::policy(&config).or_exit(Exit::Usage)?,
-    };
-    let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
-    let alternatives = alternatives();
-    let events = doctor::event_table(config.events.as_deref())?;
-    let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
-    needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(coded)?;
-    // Whoever only looks may look at everybody.
-    let confined = |memory| match config.herd.dry_run {
-        true => None,
-        false => numaherd_host::confined_to(Path::new(ROOT), memory),
-    };
-    let uses_memory = policy.use_memory();
-    // Of another policy, later on.
-    let lacks_memory = match uses_memory {
-        true => None,
-        false => confined(true).filter(|_| confined(false).is_none()),
-    };
-    let confined = confined(uses_memory);
+    let own_policy = purpose.as_mut().and_then(|purpose| purpose.policy.take());
+    let group = purpose.as_ref().map_or(Group::Callers, |p| p.group);
+    let Checked {
+        policy,
+        topology,
+        events,
+        alternatives,
+    } = Checked::of(&config, own_policy)?;
+    let rights = Rights::of(&config, &policy);
     let select = |program: Option<&Program>| {
         let pids = &options.selection.pid;
-        selection::selection(Path::new(ROOT), pids, &config.selection, program, confined)
+        let chosen = &config.selection;
+        selection::selection(Path::new(ROOT), pids, chosen, program, rights.confined)
     };
     if options.program.is_empty() {
         // Before anything is made.
@@ -177,25 +166,27 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         .transpose()?;
 
     // From here on there may be a program that was started for this run.
-    let new_pages = if config.herd.dry_run {
-        NewPages::FirstTouch
-    } else {
-        policy.new_pages
+    let new_pages = match config.herd.dry_run {
+        true => NewPages::FirstTouch,
+        false => policy.new_pages,
     };
     let stop = signals::stop()?;
-    let program = Program::start(&options.program, new_pages, &topology, own_group)?;
+    let program = Program::start(&options.program, new_pages, &topology, group)?;
     privileges::keep(match program {
         Some(_) => privileges::PLACING | privileges::ENDING,
         None => privileges::PLACING,
     });
-    let selection = selected(select(program.as_ref())?, &config, confined);
     let host_options = HostOptions {
-        only_user: confined.map(|own| own.user),
+        only_user: rights.confined.map(|own| own.user),
         groups: groups::rules(Path::new(ROOT), &config.group)?,
         started_with: new_pages,
         include_pinned: config.herd.limits.take_over,
         events,
-        ..HostOptions::new(selection)
+        ..HostOptions::new(selected(
+            select(program.as_ref())?,
+            &config,
+            rights.confined,
+        ))
     };
     let mut host = Host::new(host_options, topology).map_err(coded)?;
     if let Some(hints) = hints {
@@ -221,30 +212,98 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
                 service.line(line);
             }
         }));
-    if printed.is_none() {
-        reload.begin(options, effective, control, groups, lacks_memory);
-    }
-    if let Some(begin) = begin {
-        begin(Ender::of(&stop, world));
-    }
+    let printed: Print<'_> = match purpose {
+        Some(purpose) => {
+            (purpose.begin)(Ender::of(&stop, world));
+            purpose.printed
+        }
+        None => {
+            reload.begin(options, effective, control, groups, rights.lacks_memory);
+            Box::new(|summary: &Summary| print_summary(options, summary))
+        }
+    };
     let summary = herd.run(&stop).map_err(coded)?;
     drop(lock);
+    finish(&summary, program, printed)
+}
+
+/// Ends the program that was started for a run, and prints what came of the run. Returns the program's exit code.
+fn finish(summary: &Summary, program: Option<Program>, printed: Print<'_>) -> Result<ExitCode> {
     if let Some(program) = &program
         && summary.ending == Ending::Stopped
     {
         program.stop();
     }
     let code = program.map(Program::finish).transpose()?;
-    match printed {
-        Some(printed) => printed(&summary)?,
-        None => print::shown(options.json, &Printed::of(&summary), || {
-            numaherd_show::summary::summary(&summary)
-        })?,
-    }
+    printed(summary)?;
     if let Ending::Failed { error } = &summary.ending {
         return Err(ended!(Failure, "the run ended early: {error}"));
     }
     Ok(code.unwrap_or(ExitCode::SUCCESS))
+}
+
+fn print_summary(options: &Run, summary: &Summary) -> Result<()> {
+    print::shown(options.json, &Printed::of(summary), || {
+        numaherd_show::summary::summary(summary)
+    })
+}
+
+/// What a run needs of configuration and machine, checked before anything is made.
+struct Checked {
+    policy: Policies,
+    topology: Arc<Topology>,
+    events: EventTable,
+    alternatives: Vec<Alternative>,
+}
+
+impl Checked {
+    /// With `own` in place of the configured policy.
+    fn of(config: &Config, own: Option<Policy>) -> Result<Self> {
+        let policy = match own {
+            Some(policy) => policy.into(),
+            None => steering::policy(config).or_exit(Exit::Usage)?,
+        };
+        let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
+        let alternatives = alternatives();
+        let events = doctor::event_table(config.events.as_deref())?;
+        let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
+        needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(coded)?;
+        Ok(Self {
+            policy,
+            topology,
+            events,
+            alternatives,
+        })
+    }
+}
+
+/// Whose processes this user may steer.
+struct Rights {
+    /// The user whose processes alone may be steered by the policy.
+    confined: Option<Confined>,
+    /// The same for policies that use memory, where this one does not.
+    lacks_memory: Option<Confined>,
+}
+
+impl Rights {
+    /// A dry run may observe everybody.
+    fn of(config: &Config, policy: &Policies) -> Self {
+        let confined = |reach| match config.herd.dry_run {
+            true => None,
+            false => numaherd_host::confined_to(Path::new(ROOT), reach),
+        };
+        let (by_threads, by_memory) = (confined(Reach::Threads), confined(Reach::Memory));
+        match policy.use_memory() {
+            true => Self {
+                confined: by_memory,
+                lacks_memory: None,
+            },
+            false => Self {
+                confined: by_threads,
+                lacks_memory: by_memory.filter(|_| by_threads.is_none()),
+            },
+        }
+    }
 }
 
 /// The scheduler that carries placements out by hints, and its map of hints; `None` where affinities do, or nothing.

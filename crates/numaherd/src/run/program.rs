@@ -1,4 +1,4 @@
-//! The program that `numaherd run -- CMD` starts: its new pages go by the policy's rule from its first
+//! The program that `numaherd run -- CMD` starts: the policy's rule places its new pages from the first
 //! one on, and it ends with the run. One that is a process group of its own ends with all that is in it; a
 //! terminal's Ctrl-C does not reach it, and it does not read from the terminal.
 
@@ -15,10 +15,19 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::exit::ended;
 
+/// The process group of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// That of `numaherd`.
+    Callers,
+    /// One of its own, which is ended whole.
+    Own,
+}
+
 /// The program that was started for this run; ended with it when the run cannot begin.
 pub struct Program {
     child: Child,
-    own_group: bool,
+    group: Group,
 }
 
 impl Program {
@@ -30,7 +39,7 @@ impl Program {
         program: &[OsString],
         new_pages: NewPages,
         topology: &Topology,
-        own_group: bool,
+        group: Group,
     ) -> Result<Option<Self>> {
         let Some((name, arguments)) = program.split_first() else {
             return Ok(None);
@@ -38,7 +47,7 @@ impl Program {
         let mut command = Command::new(name);
         start_with_new_pages(command.args(arguments), new_pages, topology)
             .map_err(|error| ended!(Usage, "cannot start {}: {}", name.display(), error.reason))?;
-        if own_group {
+        if group == Group::Own {
             command.process_group(0);
             if std::io::stdin().is_terminal() {
                 command.stdin(Stdio::null());
@@ -47,7 +56,7 @@ impl Program {
         let child = command
             .spawn()
             .map_err(|error| ended!(Usage, "cannot start {}: {error}", name.display()))?;
-        Ok(Some(Self { child, own_group }))
+        Ok(Some(Self { child, group }))
     }
 
     /// Its process number.
@@ -75,9 +84,9 @@ impl Program {
     /// Sends a signal to it, or to its group. It may have ended already; then there is nobody to send it to.
     fn send(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        let _ = match self.own_group {
-            true => kill_process_group(pid, signal),
-            false => kill_process(pid, signal),
+        let _ = match self.group {
+            Group::Own => kill_process_group(pid, signal),
+            Group::Callers => kill_process(pid, signal),
         };
     }
 }

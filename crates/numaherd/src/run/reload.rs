@@ -112,7 +112,7 @@ impl Reload {
         });
     }
 
-    /// Reads the configuration again and has the herd go by it. `by` is who asks, for the ledger.
+    /// Reads the configuration again and applies it to the herd. `by` names the asker, for the ledger.
     ///
     /// # Errors
     /// The file is wrong or cannot be read, or the herd refuses what it asks for: all is as it was.
@@ -128,7 +128,7 @@ impl Reload {
             Ok(reloaded) => {
                 let told = reloaded.to_string();
                 say(&told);
-                // A trouble that is over is shown no more.
+                // A trouble that is over is no longer shown.
                 let over = std::mem::take(&mut running.in_trouble);
                 service::ready(over.then_some(told.as_str()));
             }
@@ -143,7 +143,7 @@ impl Reload {
         came
     }
 
-    /// Has the herd go by another policy until it ends, whatever the configuration says; groups with a
+    /// Gives the herd another policy until it ends, whatever the configuration says; groups with a
     /// policy of their own keep theirs. `by` is who asks, for the ledger. Returns what came of it, in a
     /// sentence.
     ///

@@ -1,12 +1,12 @@
 //! Which threads a run looks after, as the command line or the configuration says it.
 //!
-//! Who may not place everyone's threads places his own: whom he names must be his, and of the rest only
-//! his own are meant. So does who may not touch everyone's memory, under a policy that goes by it.
+//! A user who may not place everyone's threads places his own: a process that he names must be his, and any other selection
+//! is limited to his. The same holds for a user who may not touch everyone's memory, under a policy that uses it.
 
 use std::path::Path;
 
 use anyhow::Result;
-use numaherd_host::{Confined, HostError, Selection, user_of};
+use numaherd_host::{Confined, Selection, user_number, user_of};
 
 use super::program::Program;
 use crate::config::file::SelectionSettings;
@@ -74,17 +74,6 @@ pub fn denied(what: &str, lacks: &str) -> anyhow::Error {
         "{what}, and without {lacks} this user may steer only his own: run as root, give numaherd \
          {lacks}{instead}"
     )
-}
-
-/// A user's number, where it is given by that or by name.
-///
-/// # Errors
-/// There is no such user.
-pub fn user_number(root: &Path, user: &str) -> Result<u32, HostError> {
-    match user.parse() {
-        Ok(number) => Ok(number),
-        Err(_) => numaherd_host::user_number(root, user),
-    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub struct Ender {
 }
 
 impl Ender {
-    /// By the flag that the loop goes by, and the world that may be waiting.
+    /// With the loop's flag, and the world that may be waiting.
     pub(super) fn of(asked: &Arc<AtomicBool>, world: numaherd_host::Stop) -> Self {
         let asked = asked.clone();
         Self { asked, world }

@@ -1,5 +1,4 @@
-//! How a trial runs: which side when, what counts, and what it comes to. Pure: the machine, its clock included,
-//! is handed in.
+//! How a trial runs: which side when, what counts, and the result. Pure: the machine, its clock included, is a parameter.
 //!
 //! Two blocks, one for each side, are a pair; which comes first is drawn for each pair. The beginning of every
 //! block does not count, whether or not the side has changed, since what the former side left behind (cold caches, pages
@@ -7,8 +6,8 @@
 //! ratio of the two rates of progress.
 //!
 //! What this takes away: whatever changes over time, slowly or in phases, is as often for a side as against it, since a
-//! coin decides which of two neighbouring blocks a side gets. Where threads were left is undone by whoever
-//! switches. What it cannot take away: effects that outlast the dropped part of a block, such as pages that
+//! coin decides which of two neighbouring blocks a side gets. The switch itself undoes where threads were
+//! left. What it cannot take away: effects that outlast the dropped part of a block, such as pages that
 //! stay where a policy moved them. They make the sides more alike.
 
 use std::time::Duration;

@@ -62,7 +62,7 @@ impl<'t> Live<'t> {
     }
 }
 
-/// The latest pair, and what all so far come to: `pair 7 of 30: +3.1 %; so far +2.4 % +- 3.0`.
+/// The latest pair, and the result so far: `pair 7 of 30: +3.1 %; so far +2.4 % +- 3.0`.
 fn pair_line(pairs: &[Pair], design: &Design) -> String {
     let latest = pairs.last().map_or(0.0, |pair| pair.gain() * 100.0);
     let so_far = Verdict::of(pairs, design);

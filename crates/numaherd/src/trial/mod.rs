@@ -29,7 +29,7 @@ use crate::cli::{self, Run, Steering};
 use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::exit::{Exit, OrExit, ended};
-use crate::run::{self, Attached, Ender, Purpose};
+use crate::run::{self, Attached, Ender, Group, Purpose};
 use crate::{lock, print};
 use conduct::{Event, Halt, Machine, Reading, conduct};
 use live::Live;
@@ -97,7 +97,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
         control: Some((herd, requests)),
         purpose: Some(Purpose {
             policy: None,
-            own_group: true,
+            group: Group::Own,
             begin: Box::new(move |ender| {
                 // It waits for this.
                 let _ = begin.send(ender);
@@ -174,34 +174,47 @@ fn plan(options: &cli::Trial, config: &Config, source: &Source) -> Result<TrialP
             "a trial of {policy} against itself shows nothing"
         ));
     }
-    let mut interval = Duration::ZERO;
-    for name in [policy, against] {
-        let policies = policies(config, name)?;
-        if policies.new_pages != NewPages::FirstTouch {
-            return Err(ended!(
-                Usage,
-                "{name} places new pages by a rule ({}) which holds for a program's whole life, so that a trial cannot \
-                 switch it off: compare two runs instead",
-                policies.new_pages
-            ));
-        }
-        let settings = steering::settings(config).resolved(&policies.own());
-        interval = interval.max(settings.placement_interval(u64::MAX));
+    let cadence = cadence(config, policy)?.max(cadence(config, against)?);
+    Ok(TrialPlan {
+        policy: policy.to_owned(),
+        against: against.clone(),
+        counter: source.to_string(),
+        is_named: *source != Source::World,
+        design: design(options, source, cadence)?,
+    })
+}
+
+/// How often this policy decides, if it can be switched off.
+fn cadence(config: &Config, name: &str) -> Result<Duration> {
+    let policies = policies(config, name)?;
+    if policies.new_pages != NewPages::FirstTouch {
+        return Err(ended!(
+            Usage,
+            "{name} places new pages by a rule ({}) which holds for a program's whole life, so that a trial cannot \
+             switch it off: compare two runs instead",
+            policies.new_pages
+        ));
     }
+    let settings = steering::settings(config).resolved(&policies.own());
+    Ok(settings.placement_interval(u64::MAX))
+}
+
+/// The blocks of a trial of policies that decide at this cadence.
+fn design(options: &cli::Trial, source: &Source, cadence: Duration) -> Result<Design> {
     let shown = |length: Duration| time(nanoseconds(length));
     let block = options.block;
     let washout = options.washout.unwrap_or(block.mul_f64(0.3));
-    if washout < interval {
+    if washout < cadence {
         return Err(ended!(
             Usage,
             "the first {} of a block do not count, but a policy decides only every {}: take longer blocks (--block) or \
              drop more (--washout)",
             shown(washout),
-            shown(interval)
+            shown(cadence)
         ));
     }
     let least = match source {
-        Source::World => interval * 2,
+        Source::World => cadence * 2,
         _ => Duration::from_millis(1),
     };
     if block.saturating_sub(washout) < least {
@@ -229,18 +242,12 @@ fn plan(options: &cli::Trial, config: &Config, source: &Source) -> Result<TrialP
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(0, |now| u64::from(now.subsec_micros()))
     };
-    Ok(TrialPlan {
-        policy: policy.to_owned(),
-        against: against.clone(),
-        counter: source.to_string(),
-        is_named: *source != Source::World,
-        design: Design {
-            block_ns: nanoseconds(block),
-            washout_ns: nanoseconds(washout),
-            pairs_planned: pairs,
-            seed: options.seed.unwrap_or_else(from_clock),
-            stop_early: options.stop_early,
-        },
+    Ok(Design {
+        block_ns: nanoseconds(block),
+        washout_ns: nanoseconds(washout),
+        pairs_planned: pairs,
+        seed: options.seed.unwrap_or_else(from_clock),
+        stop_early: options.stop_early,
     })
 }
 

@@ -220,7 +220,7 @@ fn output(command: &str) -> Result<Output> {
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::Builder::new().name("progress".to_owned());
     let wait = move || {
-        // Whoever waits for it may have given up.
+        // The receiver may have given up.
         let _ = sender.send(child.wait_with_output());
     };
     thread

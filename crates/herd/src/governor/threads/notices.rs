@@ -1,4 +1,4 @@
-//! What a person is told of a plan that cannot be followed: once for each process, where they can
+//! What a person should know of a plan that cannot be followed: once for each process, where they can
 //! help it.
 
 use numaherd_world::{Placement, Snapshot};

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, Orders, Outcome, Pager,
-    ProcessId, Progress, Search, SignalReport, Snapshot, ThreadId, World, WorldError, is_whole,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Effort, Kinship, Orders,
+    Outcome, Pager, ProcessId, Progress, Search, SignalReport, Snapshot, ThreadId, World,
+    WorldError, is_whole,
 };
 
 use super::Course;
@@ -215,7 +216,7 @@ impl Machine {
     }
 
     /// The bound threads of a process.
-    fn bound_in(&self, pid: u32, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
+    fn bound_in(&self, pid: u32, masks: &[Arc<CpuSet>], since: u64, effort: Effort) -> Search {
         let mut search = Search::default();
         let mut known: Vec<u32> = Vec::new();
         for _ in 0..MOST_LISTS {
@@ -226,7 +227,8 @@ impl Machine {
                 let bound = self.call(|kernel| {
                     let bound = bound(kernel, tid)?;
                     let Bounds { mask, cpus, .. } = &bound.bounds;
-                    let may_be_bound = thoroughly && *cpus != set_of(ALL) || !is_whole(mask, cpus);
+                    let is_thorough = effort == Effort::Thorough;
+                    let may_be_bound = is_thorough && *cpus != set_of(ALL) || !is_whole(mask, cpus);
                     let is_wanted = masks.iter().any(|mask| bound.bounds.is(mask)) && may_be_bound;
                     let is_wanted = is_wanted && bound.thread.born >= since;
                     if is_wanted {
@@ -246,7 +248,7 @@ impl Machine {
     }
 
     /// The bound threads of all processes but those that are passed over, as `host` finds them.
-    fn find(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
+    fn find(&mut self, masks: &[Arc<CpuSet>], since: u64, effort: Effort) -> Search {
         let before = std::mem::take(&mut self.passed_over);
         let mut search = Search::default();
         let (mut known, mut missed): (Vec<u32>, Vec<u32>) = Default::default();
@@ -258,11 +260,11 @@ impl Machine {
                 break;
             }
             for &pid in &pids {
-                if !thoroughly && before.contains(&pid) {
+                if effort == Effort::Quick && before.contains(&pid) {
                     self.passed_over.push(pid);
                     continue;
                 }
-                let of_process = self.bound_in(pid, masks, since, thoroughly);
+                let of_process = self.bound_in(pid, masks, since, effort);
                 let is_watched = |kernel: &mut Kernel| {
                     let process = kernel.processes.get(&pid);
                     process.is_some_and(|process| process.is_selected)
@@ -400,8 +402,8 @@ impl World for Machine {
         })
     }
 
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Search {
-        self.find(masks, since, thoroughly)
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, effort: Effort) -> Search {
+        self.find(masks, since, effort)
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {
