@@ -16,7 +16,7 @@ const MOST_ANSWER: u64 = 1 << 20;
 /// What came of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// The herd goes by the file.
+    /// The herd follows the file.
     Done,
     /// It refuses, and goes on as before; its reason.
     Refused(String),

@@ -29,7 +29,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Passes it on there. Who no longer listens misses nothing.
+    /// Passes changes on to this channel, if anybody still listens.
     pub fn new(changes: Sender<Change>) -> Self {
         Self { changes }
     }

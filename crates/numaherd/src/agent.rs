@@ -31,7 +31,7 @@ pub fn agent(options: &Agent) -> Result<()> {
     }
     privileges::keep(privileges::LOOKING);
     stop_on_signals(agent.stop())?;
-    // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
+    // systemd or a script may be waiting for it.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     agent.run(|news| print::say(news_text(news))).map_err(coded)
 }

@@ -123,7 +123,7 @@ pub fn plain(value: &impl Serialize) -> Value {
 
 /// A plain value as TOML writes it on one line.
 pub fn as_toml(value: &Value) -> String {
-    // What is beyond TOML's integers, as a seed may be, is written as JSON has it.
+    // What is beyond TOML's integers, as a seed may be, is written as in JSON.
     let written = toml::Value::try_from(value).map(|value| value.to_string());
     written.unwrap_or_else(|_| value.to_string())
 }

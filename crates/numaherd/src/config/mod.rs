@@ -1,8 +1,8 @@
 //! The configuration of a run: built-in defaults, then a file, then the command line.
 //!
-//! Whoever comes later wins, key by key. The file is that of `--config`, or else that which
-//! `NUMAHERD_CONFIG` names, or else [`USUAL_FILE`] where there is one; `none` in place of a file is no
-//! file. A file that is named and missing is an error; the usual one may be missing.
+//! Later values replace earlier ones, key by key. The file is that of `--config`, or the one that `NUMAHERD_CONFIG` names,
+//! or [`USUAL_FILE`] if it exists; `none` means no file. A file that is named and missing is an error; the usual one may be
+//! missing.
 //!
 //! | | |
 //! |---|---|

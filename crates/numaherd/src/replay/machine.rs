@@ -59,7 +59,7 @@ fn preset(recorded: &Topology) -> Figures {
     }
 }
 
-/// What the model must have as the recording has it: which CPU is where.
+/// What model and recording must have in common: which CPU is where.
 fn layout(topology: &Topology) -> Vec<(CpuId, DomainId, NodeId)> {
     let cpus = topology.cpus().iter();
     cpus.map(|cpu| (cpu.id, cpu.domain, cpu.node)).collect()

@@ -1,7 +1,7 @@
 //! `numaherd replay`: what other policies would have decided on what a machine really did.
 //!
-//! Joins three that know nothing of each other: `herd` asks the policies, `show` compares their answers,
-//! the model predicts what would have come of them ([`predict`]).
+//! Joins three crates that do not know each other: `herd` asks the policies, `show` compares their answers,
+//! the model predicts their effect ([`predict`]).
 
 mod job;
 mod machine;
@@ -29,7 +29,7 @@ use settings::Settings;
 ///
 /// # Errors
 /// The file is damaged, no ledger or that of a later program; a policy, a setting or the machine is unknown;
-/// nothing in the ledger is what any of the policies goes by.
+/// the ledger lacks what each of the policies needs.
 pub fn replay(options: &Replay) -> Result<()> {
     let replayed = replayed(open(&options.ledger)?, options)?;
     if replayed

@@ -38,7 +38,7 @@ const BUSY: f64 = 0.05;
 /// When busy threads that were not counted use more than this share of all use, there is no prediction.
 const UNCOUNTED: f64 = 0.1;
 
-/// Predicts as the recording goes by.
+/// Predicts interval by interval.
 pub struct Predictor {
     hardware: Hardware,
     programs: Library,
@@ -157,18 +157,7 @@ impl Predictor {
             solved.map_or_else(|| base.clone(), |solved| self.rates(&threads, &solved))
         });
         let policies: Vec<Vec<(f64, f64)>> = policies.collect();
-        let span = self.since_ns as f64;
-        for (at, thread) in threads.iter().enumerate() {
-            let work = self.work.entry((thread.process, thread.id));
-            let work = work.or_insert_with(|| Work {
-                name: thread.name.clone(),
-                instructions: vec![0.0; policies.len() + 1],
-            });
-            let rates = std::iter::once(&base).chain(&policies);
-            for (instructions, rates) in work.instructions.iter_mut().zip(rates) {
-                *instructions += rates[at].0 * rates[at].1 * span;
-            }
-        }
+        self.add_work(&threads, &base, &policies);
         for process in &snapshot.processes {
             let name = || process.name.clone();
             self.processes.entry(process.id).or_insert_with(name);
@@ -183,6 +172,22 @@ impl Predictor {
                 (thread.id, (queue_ns, speed.held_bytes))
             })
             .collect()
+    }
+
+    /// Adds the instructions of an interval at the rates of the recording and of each policy.
+    fn add_work(&mut self, threads: &[&Thread], base: &[(f64, f64)], policies: &[Vec<(f64, f64)>]) {
+        let span = self.since_ns as f64;
+        for (at, thread) in threads.iter().enumerate() {
+            let work = self.work.entry((thread.process, thread.id));
+            let work = work.or_insert_with(|| Work {
+                name: thread.name.clone(),
+                instructions: vec![0.0; policies.len() + 1],
+            });
+            let rates = std::iter::once(base).chain(policies.iter().map(Vec::as_slice));
+            for (instructions, rates) in work.instructions.iter_mut().zip(rates) {
+                *instructions += rates[at].0 * rates[at].1 * span;
+            }
+        }
     }
 
     /// Mean latency of a line with these shares of the nodes, without any wait.

@@ -1,7 +1,7 @@
-//! The control socket: who may speak there, and what comes of what they ask. The words are in
+//! The control socket: who may use it, and how requests are answered. The words are in
 //! [`protocol`](super::protocol).
 //!
-//! Root may ask, and the user as whom the herd runs; where a group was given, the socket's file lets its
+//! Root and the herd's own user may ask; if a group was given, the socket's file lets its
 //! members in as well. No more than [`MOST_CONNECTIONS`] speak at once; who says nothing for [`IDLE`], or
 //! does not take an answer within [`ANSWER_TIME`], is cut off. Requests to the loop are passed on one at a
 //! time, and wait in threads of their own, so that no watcher and no scraper waits with them.

@@ -183,7 +183,7 @@ impl Sockets {
                 move |cx| listener.poll_accept(cx),
                 move |(stream, _)| desk.connected(stream),
             ));
-            // Whoever would stop it may have gone; that is an end as well.
+            // If nobody is left who could stop it, it ends as well.
             let _ = stopped.await;
             // Watchers get the last lines.
             tokio::time::sleep(LAST_LINES).await;

@@ -67,7 +67,7 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
         ));
     }
     if let Some(time) = options.at {
-        source.take_all(&mut top)?;
+        source.take_all(&mut top);
         top.show_time(nanoseconds(time));
     }
     let signal = on_a_terminal(&mut top, &mut source, options.mouse)?;
@@ -129,11 +129,7 @@ fn look(options: &cli::Top) -> Look {
 
 /// Prints or draws one frame.
 fn one_frame(options: &cli::Top, top: &mut Top, source: &mut Source) -> Result<()> {
-    if source.is_file() {
-        source.take_all(top)?;
-    } else {
-        source.take_a_snapshot(top)?;
-    }
+    source.take_a_snapshot(top)?;
     if let Some(time) = options.at {
         top.show_time(nanoseconds(time));
     }

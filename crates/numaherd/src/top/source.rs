@@ -127,12 +127,8 @@ impl Source {
     }
 
     /// Gives all that is there to `top`.
-    ///
-    /// # Errors
-    /// When a ledger holds nothing that can be read.
-    pub fn take_all(&mut self, top: &mut Top) -> Result<()> {
+    pub fn take_all(&mut self, top: &mut Top) {
         while self.poll(top, Duration::from_secs(1)) != Polled::Nothing {}
-        Ok(())
     }
 
     /// Gives to `top` what comes until there is a snapshot to show, and what is there by then.
@@ -141,7 +137,8 @@ impl Source {
     /// When the herd ends before.
     pub fn take_a_snapshot(&mut self, top: &mut Top) -> Result<()> {
         let Self::Herd(heard) = self else {
-            return self.take_all(top);
+            self.take_all(top);
+            return Ok(());
         };
         let patience = Instant::now() + Duration::from_secs(30);
         while top.timeline().newest().snapshot().is_none() {

@@ -1,4 +1,4 @@
-//! What a configuration comes to for a herd: one policy, composed where there are groups, and its
+//! What a configuration means for a herd: one policy, composed where there are groups, and its
 //! settings.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub fn policy(config: &Config) -> Result<Policies, PolicyError> {
 pub fn settings(config: &Config) -> Settings {
     let mut settings = config.herd.clone();
     if apart(config).next().is_some() {
-        // The loop goes by the quickest of all; the composed policy knows it.
+        // The loop runs at the quickest cadence of all; the composed policy knows it.
         settings.placement_interval_ms = None;
     }
     let limits = |group: &Group| {
