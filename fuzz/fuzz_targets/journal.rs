@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_fuzz::{sealed, temporary};
-use numaherd_herd::journal::{Affinities, Journal};
+use numaherd_herd::journal::Journal;
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
+use numaherd_world::{Affinities, AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
 
 /// The boot that the seeds' journals are of.
 const BOOT: &str = "b";

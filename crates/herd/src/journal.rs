@@ -40,7 +40,7 @@ use crate::sealed::seal;
 use read::Found;
 
 pub(crate) use restore::within_reach;
-pub use restore::{Affinities, Restored, restore};
+pub use restore::{Restored, restore};
 
 /// The version of the format that is written, and the latest that is read.
 pub const VERSION: u64 = 1;

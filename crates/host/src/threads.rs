@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Effort, Search, ThreadId};
+use numaherd_world::{Affinities, AffinityOrder, AffinityResult, Bounds, Effort, Search, ThreadId};
 
 use crate::affinity;
 use crate::cpusets::Cpusets;
@@ -36,21 +36,17 @@ impl Threads {
         let all = || (0..=u32::from(u16::MAX)).map(Into::into).collect();
         self.live.root.online_cpus().unwrap_or_else(all)
     }
+}
 
-    /// What a thread may use now; `None` when it has ended.
-    ///
-    /// # Errors
-    /// The kernel does not tell; a sentence with why.
-    pub fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
+impl Affinities for Threads {
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
         let online = self.online();
         let cpusets = self.sweep.cpusets(&online);
         bounds_of(&self.live, cpusets, thread)
             .map_err(|errno| format!("cannot read the affinity of {thread}: {errno}"))
     }
 
-    /// The threads of the whole machine that were born at `since` or later, in clock ticks since boot, and have
-    /// one of these masks, or what the kernel has left of one.
-    pub fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
         let online = self.online();
         let wanted = Wanted {
             masks,
@@ -61,24 +57,21 @@ impl Threads {
         self.sweep.find(&self.live, &online, &wanted)
     }
 
-    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed.
-    pub fn let_masks_settle(&self) {
-        self.live.pause(BETWEEN_LOOKS);
-    }
-
-    /// Now on a clock that does not jump.
-    pub fn now(&self) -> Duration {
-        Duration::from_nanos(self.live.now_ns())
-    }
-
-    /// Gives a thread the CPUs of an order, checked and read back.
-    pub fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
         let online = self.online();
         let result = set(&self.live, self.sweep.cpusets(&online), order);
         if order.core.is_none() {
             self.sweep.given_back(order.thread.tid);
         }
         result
+    }
+
+    fn let_masks_settle(&mut self) {
+        self.live.pause(BETWEEN_LOOKS);
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.live.now_ns())
     }
 }
 

@@ -2,15 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use numaherd_herd::journal::{self, Affinities, Journal, Restored};
+use numaherd_herd::journal::{self, Journal, Restored};
 use numaherd_host::Threads;
 use numaherd_quantity::counted;
-use numaherd_topology::{CpuSet, sysfs};
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, Search, ThreadId};
+use numaherd_topology::sysfs;
+use numaherd_world::ThreadId;
 use serde::Serialize;
 
 use crate::cli::Release;
@@ -118,12 +116,12 @@ fn take_back_hints() -> Result<u64> {
 
 fn restore(path: &Path) -> Result<Restored> {
     let owner = format!("numaherd release, process {}", std::process::id());
-    journal::restore(path, &boot_id()?, &owner, &mut Machine::live()).map_err(coded)
+    journal::restore(path, &boot_id()?, &owner, &mut Threads::new(Path::new("/"))).map_err(coded)
 }
 
 /// Gives back what an earlier run left in a journal that has been opened; what is to be said of it.
 pub fn give_back(journal: &mut Journal) -> Vec<String> {
-    let report = Report::from(journal.restore(&mut Machine::live()));
+    let report = Report::from(journal.restore(&mut Threads::new(Path::new("/"))));
     let mut messages = report.messages;
     messages.extend(report.problems);
     if report.restored > 0 {
@@ -136,37 +134,6 @@ pub fn give_back(journal: &mut Journal) -> Vec<String> {
     let left = report.left_alone.iter().chain(&report.failed);
     messages.extend(left.map(|left| left.text("not restored")));
     messages
-}
-
-/// This machine's threads.
-struct Machine(Threads);
-
-impl Machine {
-    fn live() -> Self {
-        Self(Threads::new(Path::new("/")))
-    }
-}
-
-impl Affinities for Machine {
-    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
-        self.0.bounds_of(thread)
-    }
-
-    fn let_masks_settle(&mut self) {
-        self.0.let_masks_settle();
-    }
-
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search {
-        self.0.bound_to(masks, since)
-    }
-
-    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
-        self.0.set(order)
-    }
-
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
 }
 
 /// What tells this boot from others.

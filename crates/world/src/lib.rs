@@ -5,6 +5,7 @@
 //! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
 //! these are values: they can be written to a ledger, read back, compared and made up in tests.
 
+mod affinities;
 mod bounds;
 pub mod in_step;
 mod kinship;
@@ -19,6 +20,7 @@ mod together;
 mod unmanaged;
 mod world;
 
+pub use affinities::Affinities;
 pub use bounds::{Bounds, is_mask, is_whole};
 pub use kinship::{Bound, Effort, Kinship, Search};
 pub use machine::{Agent, FixedMemory, Tag, VirtualCpu, VirtualMachine};

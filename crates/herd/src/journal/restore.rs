@@ -3,37 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ProcessId, Search, ThreadId};
+use numaherd_world::{Affinities, AffinityOrder, AffinityResult, Bounds, ProcessId, ThreadId};
 
 use super::{Journal, Owed, SavedAffinity, owe};
 use crate::error::HerdError;
 use crate::governor::ownership::{Held, is_first};
 use crate::heirs::{LONGEST, LOOKS, heirs, masks, since, still_started};
-
-/// The affinities of a machine's threads.
-pub trait Affinities {
-    /// What a thread of that number and birth may use now; `None` when there is none any more.
-    ///
-    /// # Errors
-    /// It cannot be read: a sentence with what was tried, why it failed, what to do.
-    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String>;
-
-    /// The threads of the whole machine that were born at `since` or later, in clock ticks since boot, and have
-    /// one of these masks, or what the kernel has left of one.
-    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search;
-
-    /// Sets one.
-    fn set(&mut self, order: &AffinityOrder) -> AffinityResult;
-
-    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed.
-    fn let_masks_settle(&mut self) {}
-
-    /// Now on a clock that does not jump, by which the search for heirs is bounded.
-    fn now(&self) -> Duration;
-}
 
 /// What became of the threads of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

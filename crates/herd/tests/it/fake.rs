@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numaherd_herd::AffinityScope;
-use numaherd_herd::journal::Affinities;
 use numaherd_policy::{Needs, Own, Paging, Place, PlacedThread, Policy, Random};
 pub use numaherd_testing::*;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityResult, Bounds, Effort, NewPages, Notice, Orders, PageOrder,
+    Affinities, AffinityOrder, AffinityResult, Bounds, Effort, NewPages, Notice, Orders, PageOrder,
     PageOutcome, Placement, ProcessId, Sample, Search, Sharing, Signal, Snapshot, Thread, ThreadId,
     World,
 };
