@@ -136,7 +136,7 @@ enum Kind {
 }
 
 /// What was seen of a process's blocks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tally {
     /// Pairs of accesses to one block that had not been judged yet, and those of them from one node.
     pairs: u32,
@@ -149,6 +149,8 @@ struct Tally {
     shared: u32,
     /// When all memory of the process was ordered, in ns.
     at_large_ns: Option<u64>,
+    /// To the nodes of these threads.
+    dealt_over: Vec<NodeId>,
 }
 
 impl Tally {
@@ -167,7 +169,7 @@ impl Tally {
     }
 
     /// By how many accesses of its own a block is judged.
-    fn enough(self) -> u32 {
+    fn enough(&self) -> u32 {
         match self.at_large_ns {
             Some(_) => ENOUGH_AMONG_SHARED,
             None => ENOUGH,
@@ -175,7 +177,7 @@ impl Tally {
     }
 
     /// What the process's blocks are, if they are alike; its threads are on these nodes.
-    fn kind(self, nodes: &[NodeId]) -> Option<Kind> {
+    fn kind(&self, nodes: &[NodeId]) -> Option<Kind> {
         if self.pairs < ENOUGH_PAIRS {
             return None;
         }
@@ -192,6 +194,14 @@ impl Tally {
         } else {
             (way(same) >= 1.0 - ALIKE).then_some(Kind::Private)
         }
+    }
+
+    /// The node whose turn a page is that is shared: as it was when all was dealt, while that node has threads of the process.
+    fn whose_turn(&self, nodes: &[NodeId], page: u64) -> NodeId {
+        let dealt = (!self.dealt_over.is_empty()).then(|| whose_turn(&self.dealt_over, page));
+        dealt
+            .filter(|node| nodes.contains(node))
+            .unwrap_or_else(|| whose_turn(nodes, page))
     }
 }
 
@@ -335,6 +345,7 @@ impl PageRule for ByUse {
         let is_due = tally.at_large_ns.is_none_or(is_old) && !self.small.contains(&process);
         if is_due && tally.kind(nodes) == Some(Kind::Shared) {
             tally.at_large_ns = Some(now_ns);
+            tally.dealt_over.clone_from(nodes);
             self.found_shared.push((process, access.sample.thread));
         }
         let user = block.main_user().filter(|node| nodes.contains(node));
@@ -346,7 +357,7 @@ impl PageRule for ByUse {
         let kind = own.or_else(|| tally.kind(nodes))?;
         let to = match kind {
             Kind::Private => user?,
-            Kind::Shared => whose_turn(nodes, access.page),
+            Kind::Shared => tally.whose_turn(nodes, access.page),
         };
         let before = block.ordered.replace(Ordered {
             to,

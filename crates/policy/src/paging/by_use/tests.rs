@@ -198,6 +198,33 @@ fn memory_is_not_dealt_again_when_a_thread_was_not_placed_for_a_while() {
 }
 
 #[test]
+fn a_block_that_is_seen_late_stays_where_it_was_dealt_though_a_thread_has_ended() {
+    let mut scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    let mut placed = placed(&scene);
+    paging.placed(&placed, &scene.snapshot);
+    let shared = in_turn(6, |block, round| (block as u32 + round) % 4);
+    assert!(
+        batch(&mut paging, &scene, &shared, |_| 0)
+            .iter()
+            .any(is_at_large)
+    );
+    placed.truncate(3);
+    scene.snapshot.threads.truncate(3);
+    paging.placed(&placed, &scene.snapshot);
+    let mut to = |block| {
+        blocks_to(&batch(
+            &mut paging,
+            &scene,
+            &[(0, block * BLOCK_PAGES)],
+            |_| 3,
+        ))
+    };
+    // As in four turns; that of node 3 is in three turns now.
+    assert_eq!([to(21), to(22), to(23)], [[1], [2], [2]]);
+}
+
+#[test]
 fn orders_for_all_memory_take_the_place_of_those_for_its_blocks() {
     let scene = scene();
     let mut paging = ByUse::paging(&Settings::default());
