@@ -21,7 +21,8 @@
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
 //!    there; that of one on several follows the samples of its accesses, where all of its threads can be held. Before,
-//!    it is dealt to their nodes, if nearly all of it is on one: who uses what is not known yet, and all wait for that one.
+//!    it is dealt to their nodes, if nearly all of it is on one and a twentieth of the busy cores can be gained: who uses
+//!    what is not known yet, and all wait for that one.
 //!    Shared memory that is mapped more than once (and files that are, where they are most of a process's pages) is
 //!    in common: it never follows a process, and is spread by blocks of 512 pages over the nodes of all processes
 //!    that wait for such memory, each as often as they have threads there, in the process that has most of it; of
@@ -372,7 +373,9 @@ impl Adaptive {
             let reason = rule.because(why).instead_of(instead_of);
             seats.push(stage.seat(load.at, cpu, reason));
         }
-        let (pages, followed) = of_memory(stage, picture, candidate, &mut self.followed, &why);
+        let gain = (lost - lost_then) / picture.busy_cores();
+        let portions = &mut self.followed;
+        let (pages, followed) = of_memory(stage, picture, candidate, portions, (gain, &why));
         self.pages.extend(pages);
         action.followed = followed;
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));

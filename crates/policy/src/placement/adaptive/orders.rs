@@ -15,15 +15,19 @@ use crate::stage::Stage;
 
 /// Memory is on one node of which this share is there (chosen here).
 const ON_ONE: f64 = 0.75;
+/// Memory is dealt before it is known who uses what where this share of the busy cores is expected to be gained: what is
+/// dealt wrong costs less (chosen here).
+const WORTH_DEALING: f64 = 0.05;
 
-/// The orders for what a layout wants of memory, and what moves by them. Of processes whose memory follows in portions,
+/// The orders for what a layout wants of memory, and what moves by them. `gain` is the share of the busy cores that is
+/// expected of it, and `why` says so. Of processes whose memory follows in portions,
 /// `portions` becomes to which node (place) and how many.
 pub(super) fn of_memory(
     stage: &Stage<'_>,
     picture: &Picture,
     layout: &Candidate,
     portions: &mut BTreeMap<ProcessId, (usize, u64)>,
-    why: &str,
+    (gain, why): (f64, &str),
 ) -> (Vec<PageOrder>, Vec<Follow>) {
     let (mut orders, mut moves) = (Vec::new(), Vec::new());
     let over = picture.spread_over(&layout.memory, &layout.cpus);
@@ -48,7 +52,7 @@ pub(super) fn of_memory(
                 orders.push(order(stage, whose, pages, home, FOLLOW, why.to_owned()));
                 (Some(home), Ordered::ToOne(pages))
             }
-            _ if memory.follows > 0 && is_to_deal(owner, &on_each) => {
+            _ if memory.follows > 0 && gain >= WORTH_DEALING && is_to_deal(owner, &on_each) => {
                 orders.extend(spread(stage, whose, own, &on_each, (DEAL, why)));
                 (None, Ordered::Dealt)
             }
