@@ -44,8 +44,8 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Where the lines of one of its threads come from by a draw, that is on this node, and was before if it stays. What a
-    /// thread has for itself that reads other memory than the others may be taken for shared: at worst it is spread.
+    /// Where the lines of one of its threads come from by a draw. The thread is on this node, and was before if it stays. If
+    /// it reads other memory than the others, what it has for itself may be taken for shared: by the worst draw it is spread.
     pub(super) fn memory(
         &self,
         load: &Load,

@@ -335,8 +335,8 @@ const AWAY: f64 = 0.5;
 /// use one memory (chosen here).
 const MOST_AWAY: f64 = 0.25;
 
-/// A thread of which more or less lines than this share of all are local than those like it would have reads other memory
-/// (chosen here).
+/// A thread reads other memory than its process's other threads if the share of its lines that is local differs by more
+/// than this from what they would have in its place (chosen here).
 const APART: f64 = 0.1;
 
 /// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.

@@ -13,15 +13,15 @@ use crate::estimate::{Owner, PORTIONS, Picture};
 use crate::rules::Rule;
 use crate::stage::Stage;
 
-/// Memory is on one node of which this share is there (chosen here).
+/// The share of a process's memory that is on one node where nearly all is (chosen here).
 const ON_ONE: f64 = 0.75;
-/// Memory is dealt before it is known who uses what where this share of the busy cores is expected to be gained: what is
-/// dealt wrong costs less (chosen here).
+/// The share of the busy cores that must be gained for memory to be dealt before it is known who uses what: what is dealt
+/// wrong costs less than that (chosen here).
 const WORTH_DEALING: f64 = 0.05;
 
-/// The orders for what a layout wants of memory, and what moves by them. `gain` is the share of the busy cores that is
-/// expected of it, and `why` says so. Of processes whose memory follows in portions,
-/// `portions` becomes to which node (place) and how many.
+/// The orders for what a layout wants of memory, and what moves by them. `gain` is the share of the busy cores that the
+/// layout is expected to gain, and `why` says so. `portions` has, of each process whose memory follows in portions, the node
+/// (place) and how many have followed; it is brought up to date.
 pub(super) fn of_memory(
     stage: &Stage<'_>,
     picture: &Picture,

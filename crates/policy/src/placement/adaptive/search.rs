@@ -229,7 +229,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// A layout with its memory as it is, or where that would lose less, with its threads, and with what processes have
-    /// in common spread. `None` where each of these loses more than another candidate by the first draw. `stays` is what
+    /// in common spread. `None` where each of these loses more than the candidate `than` by the first draw. `stays` is what
     /// is lost while memory stays, where it is known.
     fn with_memory(
         &mut self,
