@@ -120,6 +120,27 @@ pub fn alerts(file: &str) -> Vec<(String, String)> {
 fn the_dashboards_use_what_there_is() {
     let used = DASHBOARDS.map(metrics_of_dashboard);
     assert!(used[0].len() >= 20, "{used:?}");
+    for used in used {
+        for shown in ["numaherd_lost_cores", "numaherd_recoverable_cores"] {
+            assert!(used.contains(shown), "no panel shows {shown}");
+        }
+    }
+}
+
+#[test]
+fn no_panel_of_a_dashboard_covers_another() {
+    for file in DASHBOARDS {
+        let dashboard: Value = serde_json::from_str(&read(file)).unwrap();
+        let mut taken = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            let [x, y, w, h] =
+                ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+            assert!(x + w <= 24, "{file}: {}", panel["title"]);
+            for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+                assert!(taken.insert(cell), "{file}: {} at {cell:?}", panel["title"]);
+            }
+        }
+    }
 }
 
 /// The metrics that a dashboard shows; fails if something of it is not right.
