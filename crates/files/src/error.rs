@@ -19,6 +19,12 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
     },
+    /// This user may not read the file.
+    #[error("cannot read {path}: permission denied; run as root or as its owner", path = path.display())]
+    Denied {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is something else under that name.
     #[error("cannot read {path}: it is {kind}, not a file", path = path.display())]
     NotAFile {

@@ -33,6 +33,9 @@ pub fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
         ErrorKind::NotFound => FileError::Missing {
             path: path.to_owned(),
         },
+        ErrorKind::PermissionDenied => FileError::Denied {
+            path: path.to_owned(),
+        },
         _ => FileError::Io {
             path: path.to_owned(),
             why: error.to_string(),

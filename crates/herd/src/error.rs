@@ -100,7 +100,7 @@ impl HerdError {
     pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
         let hint = match source.kind() {
             io::ErrorKind::PermissionDenied => {
-                "; run as the user that owns the directory, or choose another path"
+                "; run as root or as its owner, or choose another path"
             }
             io::ErrorKind::StorageFull => "; make room there, or choose another path",
             io::ErrorKind::NotFound => "; check the path",

@@ -117,7 +117,9 @@ fn settings_are_the_scenarios_with_those_of_the_command_line_on_top() {
     assert!(told("herd").contains("it has no ="));
     assert!(told("herds.x=1").contains("a key begins with herd., policies. or model."));
     assert!(told("herd=1").contains("its key ends too early"));
-    assert!(told("herd.limit.x=1").starts_with("--set: settings.herd: unknown field `limit`"));
+    assert!(
+        told("herd.limit.x=1").starts_with("--set: settings.herd.limit: unknown key; did you mean")
+    );
     assert!(told("model.seed=1").starts_with("--set: model: unknown field `seed`"));
     let refused = told("policies.n_mass.threshold=-1");
     assert!(refused.contains("n_mass.threshold: must be"), "{refused}");

@@ -64,11 +64,26 @@ pub fn read<T: Value + DeserializeOwned>(text: &str, file: &str) -> Result<(T, R
 /// # Errors
 /// The first value that cannot be read, or cannot be.
 pub fn of_tables<T: Value + DeserializeOwned>(tables: toml::Table) -> Result<T, Wrong> {
-    let settings: T = tables.try_into().map_err(|error: toml::de::Error| Wrong {
-        key: String::new(),
-        why: error.message().trim().replace('\n', ", "),
+    let settings: Result<T, _> = tables.clone().try_into();
+    let settings = settings.map_err(|error: toml::de::Error| {
+        // As of a file, where that finds it: serde names neither key nor nearest one.
+        found::<T>(&tables).unwrap_or_else(|| Wrong {
+            key: String::new(),
+            why: error.message().trim().replace('\n', ", "),
+        })
     })?;
     check(&settings).map(|()| settings)
+}
+
+/// What is wrong first with tables, if a look at their keys finds it.
+fn found<T: Value + DeserializeOwned>(tables: &toml::Table) -> Option<Wrong> {
+    match read::<T>(&toml::to_string(tables).ok()?, "") {
+        Err(FileError::Wrong { findings }) => findings
+            .into_iter()
+            .find(|finding| !finding.key.is_empty())
+            .map(|Finding { key, why, .. }| Wrong { key, why }),
+        _ => None,
+    }
 }
 
 struct Looking<'t> {

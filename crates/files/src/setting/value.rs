@@ -111,7 +111,10 @@ impl Wrong {
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.why)
+        match self.key.as_str() {
+            "" => f.write_str(&self.why),
+            key => write!(f, "{key}: {}", self.why),
+        }
     }
 }
 

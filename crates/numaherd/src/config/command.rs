@@ -1,6 +1,5 @@
 //! `numaherd config`: what holds and what sets it, whether a file is right, what every key means.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use numaherd_herd::ledger::Writer;
 use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use numaherd_quantity::counted;
-use numaherd_topology::{CpuSet, Id, IdSet, NodeSet, sysfs};
+use numaherd_topology::sysfs;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -226,10 +225,6 @@ fn check_here(effective: &Effective) -> Result<()> {
         ..
     } = &effective.config;
     doctor::event_table(events.as_deref())?;
-    let refused = |key: &str, why: &dyn fmt::Display| match effective.origin(key) {
-        Some(origin) => ended!(Usage, "{origin}: {key}: {why}"),
-        None => ended!(Usage, "{key}: {why}"),
-    };
     // What this user may not see, and what is not there yet, is no mistake.
     let is_wrong = |error: &HerdError| error.exit() == Exit::Usage && !is_missing(error);
     let ledger = ledger.as_deref().map(Writer::check);
@@ -238,42 +233,18 @@ fn check_here(effective: &Effective) -> Result<()> {
         .map(|path| journal::owed(path, "").map(drop));
     for (key, looked) in [("ledger", ledger), ("journal", journal)] {
         if let Some(Err(error)) = looked.filter(|looked| looked.as_ref().is_err_and(is_wrong)) {
-            return Err(refused(key, &error));
+            return Err(effective.refused(key, &error));
         }
     }
     let limits = &herd.limits;
     if limits.cpus.is_none() && limits.nodes.is_none() {
         return Ok(());
     }
-    let topology = sysfs::read(Path::new("/"))?;
-    let cpus: CpuSet = topology.cpus().iter().map(|cpu| cpu.id).collect();
-    let nodes: NodeSet = topology.nodes().iter().map(|node| node.id).collect();
-    for (key, why) in [
-        (
-            "herd.limits.cpus",
-            beyond("CPUs", limits.cpus.as_ref(), &cpus),
-        ),
-        (
-            "herd.limits.nodes",
-            beyond("nodes", limits.nodes.as_ref(), &nodes),
-        ),
-    ] {
-        if let Some(why) = why {
-            return Err(refused(key, &why));
-        }
-    }
-    Ok(())
+    effective.check_limits(&sysfs::read(Path::new("/"))?)
 }
 
 fn is_missing(error: &HerdError) -> bool {
     matches!(error, HerdError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
-}
-
-/// What of a limit is not on the machine, if anything.
-fn beyond<T: Id>(what: &str, limit: Option<&IdSet<T>>, machine: &IdSet<T>) -> Option<String> {
-    let absent = limit?.difference(machine);
-    let why = || format!("this machine has no {what} {absent}; it has {machine}");
-    (!absent.is_empty()).then(why)
 }
 
 /// A key, as JSON.

@@ -29,6 +29,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use numaherd_files::setting::{self, Kind, Section, joined};
 use numaherd_files::{FileError, Finding, read};
+use numaherd_topology::{CpuSet, Id, IdSet, NodeSet, Topology};
 use serde_json::Value;
 
 use crate::cli::{AffinityScope, Enforcement, Run};
@@ -105,6 +106,13 @@ impl Wanted {
     }
 }
 
+/// What of a limit is not on the machine, if anything.
+fn beyond<T: Id>(what: &str, limit: Option<&IdSet<T>>, machine: &IdSet<T>) -> Option<String> {
+    let absent = limit?.difference(machine);
+    let why = || format!("this machine has no {what} {absent}; it has {machine}");
+    (!absent.is_empty()).then(why)
+}
+
 /// Sets keys to the values of options, where these are given: `"--option": [key] = value;`.
 macro_rules! overrule {
     ($effective:ident: $($option:literal: [$first:ident $(. $more:ident)*] = $value:expr;)+) => {$(
@@ -140,10 +148,42 @@ impl Effective {
     }
 
     fn check(&self) -> Result<()> {
-        setting::check(&self.config).map_err(|wrong| match self.origin(&wrong.key) {
-            Some(origin) => ended!(Usage, "{origin}: {wrong}"),
-            None => ended(Exit::Usage, wrong),
-        })
+        setting::check(&self.config).map_err(|wrong| self.refused(&wrong.key, &wrong.why))?;
+        Ok(())
+    }
+
+    /// What is wrong with the value of a key, by where the value is from.
+    pub fn refused(&self, key: &str, why: &dyn fmt::Display) -> anyhow::Error {
+        match self.origin(key) {
+            // The option is the key.
+            Some(option) if option.starts_with("--") => ended!(Usage, "{option}: {why}"),
+            Some(origin) => ended!(Usage, "{origin}: {key}: {why}"),
+            None => ended!(Usage, "{key}: {why}"),
+        }
+    }
+
+    /// Whether the CPUs and nodes that the settings name are this machine's.
+    ///
+    /// # Errors
+    /// It has no such CPU or node.
+    pub fn check_limits(&self, machine: &Topology) -> Result<()> {
+        let limits = &self.config.herd.limits;
+        let cpus: CpuSet = machine.cpus().iter().map(|cpu| cpu.id).collect();
+        let nodes: NodeSet = machine.nodes().iter().map(|node| node.id).collect();
+        let absent = [
+            (
+                "herd.limits.cpus",
+                beyond("CPUs", limits.cpus.as_ref(), &cpus),
+            ),
+            (
+                "herd.limits.nodes",
+                beyond("nodes", limits.nodes.as_ref(), &nodes),
+            ),
+        ];
+        match absent.into_iter().find_map(|(key, why)| Some((key, why?))) {
+            Some((key, why)) => Err(self.refused(key, &why)),
+            None => Ok(()),
+        }
     }
 
     /// What the file says that is in force where no command line says otherwise.
@@ -183,8 +223,12 @@ impl Effective {
                 } else {
                     ""
                 };
+                let exit = match error {
+                    FileError::Denied { .. } => Exit::Permission,
+                    _ => Exit::Usage,
+                };
                 let message = format!("the configuration: {error}{without}");
-                return Err(ended(Exit::Usage, message));
+                return Err(ended(exit, message));
             }
         };
         let (mut config, read) =

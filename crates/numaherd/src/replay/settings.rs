@@ -67,9 +67,10 @@ fn check(tables: &Table) -> Result<Settings, Wrong> {
         Some(Value::Table(table)) => table.clone(),
         _ => Table::new(),
     };
+    let within = |table: &'static str| move |wrong: Wrong| wrong.within(table);
     Ok(Settings {
-        herd: setting::of_tables(table("herd"))?,
-        policies: setting::of_tables(table("policies"))?,
+        herd: setting::of_tables(table("herd")).map_err(within("herd"))?,
+        policies: setting::of_tables(table("policies")).map_err(within("policies"))?,
     })
 }
 

@@ -351,4 +351,9 @@ fn settings_are_the_recorded_ones_unless_told_otherwise() {
     assert!(told("bounce_limit=5").contains("a key begins with herd. or policies."));
     assert!(told("herd.limits.bounce_limit=0").contains("limits.bounce_limit"));
     assert!(told("policies.dino.nonsense=1").contains("nonsense"));
+    let misspelt = told("herd.limits.bounce_limt=1");
+    assert!(
+        misspelt.contains("herd.limits.bounce_limt: unknown key; did you mean `bounce_limit`"),
+        "{misspelt}"
+    );
 }

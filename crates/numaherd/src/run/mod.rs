@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
-use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
+use numaherd_herd::{Control, Ending, Herd, Line, Record, Requests, Summary, control};
 use numaherd_host::{
     Confined, EventTable, Hints, Host, HostOptions, Reach, SCX_LAYERED, Scheduler, Selection,
 };
@@ -144,6 +144,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         events,
         alternatives,
     } = Checked::of(&config, own_policy)?;
+    effective.check_limits(&topology)?;
     let rights = Rights::of(&config, &policy);
     let select = |program: Option<&Program>| {
         let pids = &options.selection.pid;
@@ -176,17 +177,15 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         Some(_) => privileges::PLACING | privileges::ENDING,
         None => privileges::PLACING,
     });
+    let selected = selected(select(program.as_ref())?, &config, rights.confined);
+    watchers.push(says_who_is_awaited(&selected));
     let host_options = HostOptions {
         only_user: rights.confined.map(|own| own.user),
         groups: groups::rules(Path::new(ROOT), &config.group)?,
         started_with: new_pages,
         include_pinned: config.herd.limits.take_over,
         events,
-        ..HostOptions::new(selected(
-            select(program.as_ref())?,
-            &config,
-            rights.confined,
-        ))
+        ..HostOptions::new(selected)
     };
     let mut host = Host::new(host_options, topology).map_err(coded)?;
     if let Some(hints) = hints {
@@ -326,6 +325,19 @@ fn selected(selection: Selection, config: &Config, confined: Option<Confined>) -
         ));
     }
     selection
+}
+
+/// Says so where nobody is selected at the first look.
+fn says_who_is_awaited(selection: &Selection) -> Watcher<'static> {
+    let mut awaited = selection::awaited(selection);
+    Box::new(move |line: &Arc<Line>| {
+        if let Record::Snapshot(snapshot) = &line.record
+            && let Some(awaited) = awaited.take()
+            && snapshot.threads.is_empty()
+        {
+            print::say(awaited);
+        }
+    })
 }
 
 /// What `--json` prints: the summary, and the ratios that follow from it.

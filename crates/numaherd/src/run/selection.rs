@@ -61,6 +61,17 @@ pub fn selection(
     Ok(own.unwrap_or(Selection::Machine))
 }
 
+/// Whom to wait for, where nobody is selected at the first look: a name may be misspelt.
+pub fn awaited(selection: &Selection) -> Option<String> {
+    let nobody = match selection {
+        Selection::Machine | Selection::Child { .. } | Selection::Processes { .. } => return None,
+        Selection::Cgroup { path } => format!("no process is in the control group {path}"),
+        Selection::Command { name } => format!("no process has the name {name}"),
+        Selection::User { uid } => format!("no process is of user {uid}"),
+    };
+    Some(format!("{nobody} so far; those that come later are herded"))
+}
+
 /// The error of what would need a capability that is not there.
 pub fn denied(what: &str, lacks: &str) -> anyhow::Error {
     let instead = match lacks {

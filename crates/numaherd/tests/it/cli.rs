@@ -36,11 +36,9 @@ fn an_unknown_policy_is_refused_with_the_nearest() {
     ] {
         let output = numaherd(command);
         assert_code(&output, 2);
-        assert!(
-            err(&output).contains("did you mean \"dino\"?"),
-            "{}",
-            err(&output)
-        );
+        let said = err(&output);
+        assert!(said.contains("did you mean \"dino\"?"), "{said}");
+        assert!(!said.contains("policy: policy"), "{said}");
     }
 }
 
@@ -198,6 +196,59 @@ fn a_process_that_does_not_exist_is_named() {
     let output = numaherd(&["run", "--policy", "linux", "--dry-run", "--pid", "4194305"]);
     assert_code(&output, 2);
     assert!(err(&output).contains("4194305"), "{}", err(&output));
+}
+
+#[test]
+fn a_selection_of_nobody_is_named_and_waited_for() {
+    let options = [
+        "run",
+        "--policy",
+        "linux",
+        "--dry-run",
+        "--for",
+        "20ms",
+        "--interval",
+        "10ms",
+    ];
+    for (chosen, nobody) in [
+        (
+            ["--name", "no-such-program"],
+            "no process has the name no-such-program so far",
+        ),
+        (
+            ["--cgroup", "/no/such"],
+            "no process is in the control group /no/such so far",
+        ),
+        (
+            ["--user", "4000000000"],
+            "no process is of user 4000000000 so far",
+        ),
+    ] {
+        let output = numaherd(&[&options[..], &chosen].concat());
+        assert_code(&output, 0);
+        assert_eq!(err(&output).matches(nobody).count(), 1, "{}", err(&output));
+    }
+    let output = numaherd(&[&options[..], &["--", "sleep", "1"]].concat());
+    assert!(!err(&output).contains("so far"), "{}", err(&output));
+}
+
+#[test]
+fn cpus_and_nodes_that_the_machine_lacks_are_refused() {
+    let options = ["run", "--policy", "linux", "--dry-run", "--for", "20ms"];
+    for (limit, why) in [
+        (
+            ["--cpus", "0,60000"],
+            "--cpus: this machine has no CPUs 60000; it has ",
+        ),
+        (
+            ["--nodes", "60000"],
+            "--nodes: this machine has no nodes 60000; it has ",
+        ),
+    ] {
+        let output = numaherd(&[&options[..], &limit].concat());
+        assert_code(&output, 2);
+        assert!(err(&output).contains(why), "{}", err(&output));
+    }
 }
 
 #[test]
@@ -371,6 +422,27 @@ fn an_ordinary_user_is_refused_others_threads_before_anything_is_made() {
         assert!(err(&output).contains(said), "{}", err(&output));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_configuration_that_the_user_may_not_read_is_a_matter_of_permission() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let file = folder.path().join("numaherd.toml");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = file.to_str().unwrap();
+    for arguments in [&["config", "check", file][..], &["run", "--config", file]] {
+        let Some(output) = as_nobody(arguments) else {
+            return;
+        };
+        assert_code(&output, 4);
+        assert!(
+            err(&output).contains("run as root or as its owner"),
+            "{}",
+            err(&output)
+        );
+    }
 }
 
 #[test]
