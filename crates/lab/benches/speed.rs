@@ -6,8 +6,8 @@
 //! changes it less than the time on the wall. The lab's begins when the model is switched on, so that booting is left
 //! out. Each figure is of all rounds together.
 //!
-//! `cargo bench -p numaherd-lab-launcher --bench speed [-- --before PLUGIN] [--rounds N]`, after `scripts/build.sh guest`.
-//! `--before` measures another build of the plugin in turns with the one that is there.
+//! `cargo bench -p numaherd-lab-launcher --bench speed [-- --before PLUGIN] [--rounds N] [--only NAME]`, after
+//! `scripts/build.sh guest`. `--before` measures another build of the plugin in turns with the one that is there.
 
 use std::path::{Path, PathBuf};
 use std::process;
@@ -51,13 +51,15 @@ impl Cost {
 fn main() {
     let mut before = None;
     let mut rounds = 3;
+    let mut only = None;
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let value = words.next();
         match (word.as_str(), value) {
             ("--before", Some(path)) => before = Some(PathBuf::from(path)),
             ("--rounds", Some(count)) => rounds = count.parse().expect("a number of rounds"),
-            _ => panic!("{word}: known are --before PLUGIN and --rounds N"),
+            ("--only", Some(name)) => only = Some(name),
+            _ => panic!("{word}: known are --before PLUGIN, --rounds N and --only NAME"),
         }
     }
     let (speed, menagerie) = (speed(), menagerie());
@@ -69,7 +71,8 @@ fn main() {
         "{:20} {:>15} {:>15} {:>15} {:>17} {:>17}",
         "", "accesses", "lab, M/CPU s", "before", "cachegrind", "CPU s a mod. s"
     );
-    for (name, line) in PROGRAMS {
+    let wanted = |(name, _): &(&str, &str)| only.as_deref().is_none_or(|only| only == *name);
+    for (name, line) in PROGRAMS.into_iter().filter(wanted) {
         let line = line
             .replace("speed ", &format!("{} ", speed.display()))
             .replace("menagerie", &menagerie.display().to_string());
