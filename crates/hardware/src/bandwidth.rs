@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::apart::Apart;
+use crate::host::Apart;
 
 /// Modelled time over which windows are kept, in picoseconds: far more than cores are apart.
 const KEPT_PS: u64 = 500_000_000;

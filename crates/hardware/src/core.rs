@@ -174,6 +174,16 @@ impl Core {
         }
     }
 
+    /// Says that an access to this physical address probably comes next, so that the host can fetch what it takes to model
+    /// it. Changes nothing.
+    #[inline]
+    pub fn foresee(&self, machine: &Machine, physical_address: u64) {
+        let line = physical_address >> machine.line_shift;
+        if physical_address < machine.memory.end() {
+            machine.foresee(self.thread.domain, line);
+        }
+    }
+
     /// Makes a data access. `detail` is asked for only beyond the first-level cache; None means
     /// that the first-level cache had the data.
     #[inline]

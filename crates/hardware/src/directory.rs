@@ -2,11 +2,16 @@
 //!
 //! Entries are never cleared when a cache drops a line, so a holder *may* hold the line and nobody
 //! else does. Entries live in blocks that are made when first touched, so that a large memory
-//! costs only what is used of it.
+//! costs only what is used of it. An entry is a byte where cores and domains are few enough: nearly
+//! every modelled miss has the host wait for one, so the host's caches should hold as many as they can.
+
+#![expect(unsafe_code, reason = "memory of zeros is taken for entries")]
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::host::host_fetch;
 
 /// Who may hold a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,42 +53,112 @@ impl Holder {
     }
 }
 
-/// Lines in a block: 2 MiB of memory with 64-byte lines.
-const BLOCK_LINES: usize = 1 << 15;
+/// Lines in a block: 512 MiB of memory with 64-byte lines. Blocks of several MiB can be in huge pages of the host.
+const BLOCK_LINES: usize = 1 << 23;
 
 /// Locks for changes that touch several caches; far more than cores, so that they seldom meet.
 const LOCKS: usize = 256;
 
 pub(crate) struct Directory {
-    blocks: Vec<OnceLock<Box<[AtomicU16]>>>,
+    entries: Entries,
     locks: Vec<Mutex<()>>,
 }
 
+type Blocks<T> = Vec<OnceLock<Box<[T]>>>;
+
+enum Entries {
+    /// A byte each: 0 for none, 255 for several, and in between the cores, then the domains.
+    Narrow { cores: u8, blocks: Blocks<AtomicU8> },
+    /// As [`Holder::encode`] has them.
+    Wide(Blocks<AtomicU16>),
+}
+
+/// The byte of a holder, in a machine of so many cores.
+fn narrow(holder: Holder, cores: u8) -> u8 {
+    match holder {
+        Holder::None => 0,
+        Holder::Core(core) => core as u8 + 1,
+        Holder::Domain(domain) => cores + domain as u8 + 1,
+        Holder::Several => u8::MAX,
+    }
+}
+
+fn from_narrow(byte: u8, cores: u8) -> Holder {
+    match byte {
+        0 => Holder::None,
+        u8::MAX => Holder::Several,
+        core if core <= cores => Holder::Core(usize::from(core - 1)),
+        domain => Holder::Domain(usize::from(domain - cores - 1)),
+    }
+}
+
+/// An entry, which may be zero.
+trait Zero {}
+impl Zero for AtomicU8 {}
+impl Zero for AtomicU16 {}
+
+/// The entry of a line; its block is made if need be.
+#[inline]
+fn entry<T: Zero>(blocks: &Blocks<T>, line: u64) -> &T {
+    let block = blocks[(line / BLOCK_LINES as u64) as usize].get_or_init(|| {
+        // SAFETY: zero is a value of the types of entries. The host gives such memory page by page, when it is used.
+        unsafe { Box::new_zeroed_slice(BLOCK_LINES).assume_init() }
+    });
+    &block[line as usize % BLOCK_LINES]
+}
+
+#[inline]
+fn foresee<T>(blocks: &Blocks<T>, line: u64) {
+    let block = blocks.get((line / BLOCK_LINES as u64) as usize);
+    if let Some(block) = block.and_then(OnceLock::get) {
+        host_fetch(&raw const block[line as usize % BLOCK_LINES] as usize);
+    }
+}
+
 impl Directory {
-    /// A directory for this many lines.
-    pub(crate) fn new(lines: u64) -> Self {
+    /// A directory for this many lines, which this many cores and domains may hold.
+    pub(crate) fn new(lines: u64, cores: usize, domains: usize) -> Self {
         let blocks = lines.div_ceil(BLOCK_LINES as u64).max(1);
+        let entries = match u8::try_from(cores) {
+            Ok(cores) if usize::from(cores) + domains < usize::from(u8::MAX) => Entries::Narrow {
+                cores,
+                blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
+            },
+            _ => Entries::Wide((0..blocks).map(|_| OnceLock::new()).collect()),
+        };
         Self {
-            blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
+            entries,
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         }
     }
 
-    fn entry(&self, line: u64) -> &AtomicU16 {
-        let block = (line / BLOCK_LINES as u64) as usize;
-        let block = self.blocks[block]
-            .get_or_init(|| (0..BLOCK_LINES).map(|_| AtomicU16::new(0)).collect());
-        &block[line as usize % BLOCK_LINES]
-    }
-
     #[inline]
     pub(crate) fn holder(&self, line: u64) -> Holder {
-        Holder::decode(self.entry(line).load(Relaxed))
+        match &self.entries {
+            Entries::Narrow { cores, blocks } => {
+                from_narrow(entry(blocks, line).load(Relaxed), *cores)
+            }
+            Entries::Wide(blocks) => Holder::decode(entry(blocks, line).load(Relaxed)),
+        }
+    }
+
+    /// Has the host fetch the entry of a line that somebody has held.
+    #[inline]
+    pub(crate) fn foresee(&self, line: u64) {
+        match &self.entries {
+            Entries::Narrow { blocks, .. } => foresee(blocks, line),
+            Entries::Wide(blocks) => foresee(blocks, line),
+        }
     }
 
     #[inline]
     pub(crate) fn set(&self, line: u64, holder: Holder) {
-        self.entry(line).store(holder.encode(), Relaxed);
+        match &self.entries {
+            Entries::Narrow { cores, blocks } => {
+                entry(blocks, line).store(narrow(holder, *cores), Relaxed);
+            }
+            Entries::Wide(blocks) => entry(blocks, line).store(holder.encode(), Relaxed),
+        }
     }
 
     /// Makes `core` the holder of a line that nobody held when `seen` was read; returns who holds
@@ -94,13 +169,16 @@ impl Directory {
             return seen;
         }
         let mine = Holder::Core(core);
-        match self
-            .entry(line)
-            .compare_exchange(0, mine.encode(), Relaxed, Relaxed)
-        {
-            Ok(_) => mine,
-            Err(other) => Holder::decode(other),
-        }
+        let other = match &self.entries {
+            Entries::Narrow { cores, blocks } => entry(blocks, line)
+                .compare_exchange(0, narrow(mine, *cores), Relaxed, Relaxed)
+                .map_err(|other| from_narrow(other, *cores)),
+            Entries::Wide(blocks) => entry(blocks, line)
+                .compare_exchange(0, mine.encode(), Relaxed, Relaxed)
+                .map(|_| 0)
+                .map_err(Holder::decode),
+        };
+        other.err().unwrap_or(mine)
     }
 
     /// Keeps other changes of this line's holders away.
@@ -129,11 +207,34 @@ mod tests {
         }
     }
 
+    /// The most cores and domains for which an entry is a byte, and one more of either.
+    const SIZES: [(usize, usize); 4] = [(200, 54), (201, 54), (200, 55), (300, 300)];
+
+    #[test]
+    fn entries_name_every_holder() {
+        for (cores, domains) in SIZES {
+            let directory = Directory::new(1 << 20, cores, domains);
+            for holder in [
+                Holder::Core(0),
+                Holder::Core(cores - 1),
+                Holder::Domain(0),
+                Holder::Domain(domains - 1),
+                Holder::Several,
+                Holder::None,
+            ] {
+                directory.set(5, holder);
+                assert_eq!(directory.holder(5), holder, "{cores} and {domains}");
+            }
+        }
+    }
+
     #[test]
     fn the_first_to_claim_a_line_holds_it() {
-        let directory = Directory::new(1 << 20);
-        assert_eq!(directory.claim(77, 3, Holder::None), Holder::Core(3));
-        assert_eq!(directory.claim(77, 4, Holder::None), Holder::Core(3));
-        assert_eq!(directory.holder(78), Holder::None);
+        for (cores, domains) in SIZES {
+            let directory = Directory::new(1 << 20, cores, domains);
+            assert_eq!(directory.claim(77, 3, Holder::None), Holder::Core(3));
+            assert_eq!(directory.claim(77, 4, Holder::None), Holder::Core(3));
+            assert_eq!(directory.holder(78), Holder::None);
+        }
     }
 }

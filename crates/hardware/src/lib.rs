@@ -29,7 +29,6 @@
 //! queueing alone, which is less than measured machines show (conflicts between banks, turns between
 //! reads and writes): they add some 0.4 of the unloaded latency towards full load.
 
-mod apart;
 mod bandwidth;
 mod cache;
 mod config;
@@ -37,6 +36,7 @@ mod core;
 mod directory;
 mod error;
 mod front;
+mod host;
 mod ipm;
 mod llc;
 mod machine;
@@ -55,6 +55,7 @@ mod known_sequences;
 pub use config::{Cache, Config, Prefetch, Smt, Tlb, TlbLevel};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
 pub use error::HardwareError;
+pub use host::host_fetch;
 pub use ipm::{
     Application, Credited, Eviction, Histories, Ipm, IpmConfig, IpmCounts, Notification,
     PeriodicPass, SharingMatrix, StartedThread, Storage, Structure, Thread,

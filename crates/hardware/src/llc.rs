@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::cache::SetIndex;
 use crate::config;
 use crate::directory::Holder;
+use crate::host::{HOST_LINE_BYTES, host_fetch};
 
 /// Lines are above these bits; holder and dirty bit below. An empty place is 0, since a line in
 /// the cache has a holder.
@@ -24,8 +25,14 @@ pub(crate) struct Llc {
     index: SetIndex,
     ways: usize,
     /// As many as a power of two; a set is in the one that the lowest bits of its index name.
-    shards: Vec<Mutex<Box<[u64]>>>,
+    shards: Vec<Shard>,
     shard_bits: u32,
+}
+
+struct Shard {
+    words: Mutex<Box<[u64]>>,
+    /// Where the words are on the host.
+    at: usize,
 }
 
 /// A line in the cache, seen under its set's lock.
@@ -83,9 +90,27 @@ impl Llc {
             index: SetIndex::new(sets),
             ways: shape.ways,
             shards: (0..shards)
-                .map(|_| Mutex::new(vec![0; words].into_boxed_slice()))
+                .map(|_| {
+                    let words = vec![0; words].into_boxed_slice();
+                    Shard {
+                        at: words.as_ptr() as usize,
+                        words: Mutex::new(words),
+                    }
+                })
                 .collect(),
             shard_bits,
+        }
+    }
+
+    /// Has the host fetch the set of a line.
+    #[inline]
+    pub(crate) fn foresee(&self, line: u64) {
+        let index = self.index.of(line);
+        let shard = &self.shards[index & (self.shards.len() - 1)];
+        let start = shard.at + (index >> self.shard_bits) * self.ways * size_of::<u64>();
+        let end = start + self.ways * size_of::<u64>();
+        for host_line in start / HOST_LINE_BYTES..=(end - 1) / HOST_LINE_BYTES {
+            host_fetch(host_line * HOST_LINE_BYTES);
         }
     }
 
@@ -111,7 +136,7 @@ impl Llc {
         let index = self.index.of(line);
         let shard = &self.shards[index & (self.shards.len() - 1)];
         let start = (index >> self.shard_bits) * self.ways;
-        let mut words = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = shard.words.lock().unwrap_or_else(PoisonError::into_inner);
         let set = &mut words[start..start + self.ways];
         let also = read();
         // The low bits of a word in use are not 0, so that an empty place is not taken for line 0.
@@ -132,7 +157,7 @@ impl Llc {
 
     #[cfg(test)]
     pub(crate) fn lines(&self) -> usize {
-        let shard = |s: &Mutex<Box<[u64]>>| s.lock().unwrap().iter().filter(|&&w| w != 0).count();
+        let shard = |s: &Shard| s.words.lock().unwrap().iter().filter(|&&w| w != 0).count();
         self.shards.iter().map(shard).sum()
     }
 }

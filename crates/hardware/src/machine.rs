@@ -201,7 +201,11 @@ impl Machine {
             network: Network::new(&config)?,
             line_shift: config.line_bytes.trailing_zeros(),
             llc_ps: picoseconds(config.llc.hit_ns),
-            directory: Directory::new(memory.end().div_ceil(config.line_bytes)),
+            directory: Directory::new(
+                memory.end().div_ceil(config.line_bytes),
+                cores,
+                config.domains(),
+            ),
             llcs: (0..config.domains())
                 .map(|_| Llc::new(&config.llc, config.line_bytes))
                 .collect(),
@@ -261,6 +265,13 @@ impl Machine {
     #[inline]
     pub(crate) fn will_request(&self, line: u64) {
         black_box(self.directory.holder(line));
+    }
+
+    /// Has the host fetch what [`Machine::request`] will read, for a line that is probably asked for next.
+    #[inline]
+    pub(crate) fn foresee(&self, domain: usize, line: u64) {
+        self.directory.foresee(line);
+        self.llcs[domain].foresee(line);
     }
 
     /// Gets a line that is not in the core's private caches.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use numaherd_topology::{NoWay, ways};
 
 use crate::HardwareError;
-use crate::apart::Apart;
 use crate::bandwidth::Channel;
 use crate::config::{Config, picoseconds, picoseconds_per_line};
+use crate::host::Apart;
 
 pub(crate) struct Network {
     nodes: usize,

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code, reason = "hooks QEMU's clock, blocks signals")]
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,16 @@ const BLIND_SLEEP: Duration = Duration::from_millis(6);
 
 /// Host time after which the idle thread looks again although nobody has told it anything.
 const IDLE_LOOK: Duration = Duration::from_millis(10);
+
+/// By how much the kernel may wake QEMU's main loop late while time is modelled, in ns. The loop sleeps until the next of
+/// the guest's timers as if guest time were host time, finds that it is not due yet, and sleeps for the rest, dozens of
+/// times a timer. But it is told when one is due, so that none of these looks is needed.
+const MAIN_LOOP_SLACK_NS: u64 = 10_000_000;
+
+thread_local! {
+    /// On the thread of QEMU's main loop, whether that slack is set.
+    static MAIN_LOOP_IS_SLACK: Cell<Option<bool>> = const { Cell::new(None) };
+}
 
 /// QEMU does not ask the plugin for the time after all.
 #[derive(Debug, thiserror::Error)]
@@ -90,12 +101,28 @@ impl GuestTime {
     /// Makes QEMU ask these functions for the time.
     ///
     /// # Safety
-    /// Once, before the guest starts; the functions must end in this `GuestTime`.
+    /// Once, before the guest starts, on the thread that will run QEMU's main loop; the functions must end in this
+    /// `GuestTime`.
     pub unsafe fn take_over_clock(&'static self, now: Now, set: Set) -> std::io::Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.hook.install(now, set) };
+        MAIN_LOOP_IS_SLACK.set(Some(false));
         let thread = std::thread::Builder::new().name("lab idle".to_owned());
         thread.spawn(|| self.jump_when_idle()).map(drop)
+    }
+
+    /// The guest's time, in ns, for QEMU.
+    pub fn asked(&self) -> i64 {
+        if let Some(is_slack) = MAIN_LOOP_IS_SLACK.get()
+            && is_slack != self.is_modelled()
+        {
+            MAIN_LOOP_IS_SLACK.set(Some(!is_slack));
+            // 0 stands for what the thread began with.
+            let slack_ns = if is_slack { 0 } else { MAIN_LOOP_SLACK_NS };
+            // SAFETY: concerns this thread's sleeps alone.
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
+        }
+        self.now_ns()
     }
 
     /// The guest's time, in ns.

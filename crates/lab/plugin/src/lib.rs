@@ -5,8 +5,9 @@
 //! | file | subject |
 //! |---|---|
 //! | `lib` | install, translation, callbacks: what QEMU calls |
-//! | `plugin` | the plugin's state, the gate, and what the callbacks do: when accesses are modelled; `recorded` when they are recorded; `resident` with TLBs |
+//! | `plugin` | the plugin's state, the gate, and what the callbacks do: when accesses are modelled; `recorded` when they are recorded; `resident` with TLBs; `foreseen` for `foresight` |
 //! | `vcpu` | one vCPU: core, instruction count, threads |
+//! | `foresight` | what the next access will probably need, fetched early |
 //! | `guest_time` | real and modelled time, timers, idle time |
 //! | `schedule` | the vCPUs' times and the guest's |
 //! | `recording` | a trace of what programs load and store |
@@ -26,6 +27,7 @@
 mod arguments;
 mod clock;
 mod file_error;
+mod foresight;
 mod guest_time;
 mod ipm;
 mod layout;
@@ -115,7 +117,7 @@ fn install(
 }
 
 unsafe extern "C" fn clock_now() -> i64 {
-    plugin().time.now_ns()
+    plugin().time.asked()
 }
 
 /// QEMU must not set the guest's time.
@@ -241,20 +243,24 @@ unsafe extern "C" fn accessed<const STORE: bool>(
         if plugin.hits(state, address, bytes, STORE) {
             return;
         }
+        let value = if STORE { None } else { loaded(info) };
+        if let Some(next) = value {
+            plugin.foresee(state, next);
+        }
         let place = sys::qemu_plugin_get_hwaddr(info, address);
         if place.is_null() || sys::qemu_plugin_hwaddr_is_io(place) {
             state.count_unmodelled();
             return;
         }
         let physical_address = sys::qemu_plugin_hwaddr_phys_addr(place);
-        let value = || if STORE { None } else { loaded(info) };
+        plugin.remember(state, address, physical_address);
         let first = Access {
             virtual_address: address,
             physical_address,
             store: STORE,
         };
         plugin.translate(state, first);
-        plugin.access(state, first, instruction as u64, value);
+        plugin.access(state, first, instruction as u64, || value);
         if let Some(second) = plugin.second_line(first, bytes) {
             plugin.access(state, second, instruction as u64, || None);
         }

@@ -9,6 +9,7 @@
     reason = "state shared by convention with QEMU's threads, calls into QEMU"
 )]
 
+mod foreseen;
 mod recorded;
 mod resident;
 
@@ -18,7 +19,6 @@ use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
 use numaherd_hardware::{Access, Config, HardwareError, Machine, Memory, Span};
 use qemu_plugin_sys as sys;
@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{ArgumentError, Arguments};
 use crate::clock::HookError;
 use crate::file_error::FileError;
+use crate::foresight::GuestMemory;
 use crate::guest_time::{Disobeyed, GuestTime};
 use crate::ipm::{Numbering, Unit};
 use crate::layout::{Header, Nop};
@@ -50,9 +51,6 @@ const QUANTUM_NS: u64 = 50_000;
 
 /// Value of [`Header::time_mode`]: time is always modelled while the gate is open.
 const MODELLED_TIME: u64 = 1;
-
-/// Host time between two flushes of a vCPU's translations.
-const BETWEEN_FLUSHES: Duration = Duration::from_millis(50);
 
 /// Bytes from one vCPU's words to the next one's: what translated code counts in has lines of the host's caches to
 /// itself, and it is found by a shift.
@@ -120,6 +118,8 @@ pub struct Plugin {
     /// Set when this QEMU's translations can be made to grow.
     translations: Option<Translations>,
     machine: OnceLock<Machine>,
+    /// Set when it can be found where the guest's memory is.
+    memory: OnceLock<GuestMemory>,
     vcpus: Box<[Cell]>,
     threads: Box<[Threads]>,
     units: sys::qemu_plugin_u64,
@@ -177,6 +177,7 @@ impl Plugin {
             code: Code::find()?,
             translations: Translations::find().ok(),
             machine: OnceLock::new(),
+            memory: OnceLock::new(),
             vcpus: (0..vcpus).map(|_| Cell(UnsafeCell::new(None))).collect(),
             threads: (0..vcpus).map(|_| Threads::default()).collect(),
             units: word(std::mem::offset_of!(Words, units)),
@@ -242,26 +243,37 @@ impl Plugin {
     }
 
     /// Units that translated code has counted on a vCPU since the last fold.
-    fn units(&self, vcpu: usize) -> u64 {
-        read_word(self.units, vcpu)
+    #[inline]
+    fn units(&self, vcpu: usize, words: Option<NonNull<Words>>) -> u64 {
+        match words {
+            // SAFETY: as in `hits`.
+            Some(words) => unsafe { (&raw const (*words.as_ptr()).units).read_volatile() },
+            None => read_word(self.units, vcpu),
+        }
     }
 
     /// Makes a vCPU's word of units larger by what a wait lasts.
-    fn raise_units(&self, vcpu: usize, units: u64) {
+    #[inline]
+    fn raise_units(&self, vcpu: usize, words: Option<NonNull<Words>>, units: u64) {
         if units > 0 {
-            // SAFETY: the vCPU runs, so its words exist, and this is its thread.
-            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu as c_uint, units) };
+            let sum = self.units(vcpu, words) + units;
+            match words {
+                // SAFETY: as in `hits`.
+                Some(words) => unsafe { (&raw mut (*words.as_ptr()).units).write_volatile(sum) },
+                // SAFETY: the vCPU runs, so its words exist, and this is its thread.
+                None => unsafe { sys::qemu_plugin_u64_set(self.units, vcpu as c_uint, sum) },
+            }
         }
     }
 
     /// Whether an access is known by its virtual address to hit, and is counted (see [`Vcpu::hits`]).
     #[inline]
     pub fn hits(&self, state: &mut Vcpu, address: u64, bytes: u64, store: bool) -> bool {
-        let Some(word) = state.kernel_word else {
+        let Some(words) = state.words else {
             return false;
         };
-        // SAFETY: `gate_has_moved` says why the word stays where it is; only this thread counts there.
-        let kernel = unsafe { word.as_ptr().read_volatile() };
+        // SAFETY: `gate_has_moved` says why the words stay where they are; only this thread counts there.
+        let kernel = unsafe { (&raw const (*words.as_ptr()).kernel).read_volatile() };
         state.hits(address, bytes, store, kernel)
     }
 
@@ -277,11 +289,12 @@ impl Plugin {
         let Some(machine) = self.machine.get() else {
             return;
         };
-        let vcpu = state.number;
-        let Some((fetch, raise)) = state.access(machine, access, || self.units(vcpu), value) else {
+        let (vcpu, words) = (state.number, state.words);
+        let Some((fetch, raise)) = state.access(machine, access, || self.units(vcpu, words), value)
+        else {
             return;
         };
-        self.raise_units(vcpu, raise);
+        self.raise_units(vcpu, words, raise);
         if let Some(fetch) = fetch
             && self.shared.is_sample(state.number, fetch.latency_ps / 1000)
         {
@@ -323,9 +336,8 @@ impl Plugin {
             unit.pass(self.config.cycles(time_ps), time_ps / 1000);
         }
         if let Some(translations) = &self.translations
-            && state.flushed.elapsed() > BETWEEN_FLUSHES
+            && state.flushes.is_due(self.shared.running(state.number).1)
         {
-            state.flushed = Instant::now();
             // SAFETY: the caller's promise.
             unsafe { translations.flush(state.number) };
         }
@@ -462,6 +474,9 @@ impl Plugin {
             let memory = Memory::new(spans).map_err(GateError::Memory)?;
             let machine = Machine::new(self.config.clone(), memory)?;
             // Another vCPU may have been faster, with the same machine.
+            if let Ok(memory) = GuestMemory::find(machine.memory().end()) {
+                let _ = self.memory.set(memory);
+            }
             let _ = self.machine.set(machine);
         }
         if self.recording.as_ref().is_some_and(Recording::is_over) {
@@ -512,8 +527,8 @@ impl Plugin {
                     let (_, words) = self.fold(state);
                     // QEMU moves its words only when it starts further vCPUs, and all that the machine has run by
                     // now.
-                    state.kernel_word =
-                        NonNull::new(recorded::address_of(self.kernel, number).cast_mut());
+                    state.words =
+                        NonNull::new(recorded::address_of(self.units, number).cast_mut().cast());
                     state.switch(words, self.shared.running(number), &self.threads[number]);
                     if self.recording.is_some() {
                         // SAFETY: as above, and nobody else counts in this one.

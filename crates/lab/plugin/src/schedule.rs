@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 
-/// Host time between two questions whether a sleeper is wanted elsewhere.
+/// Host time after which a sleeper first asks whether it is wanted elsewhere. It asks again after twice the time each, up to
+/// the most: where the host is busy with other things, sleeps are long, and questions cost more than they help.
 const LOOK: Duration = Duration::from_millis(1);
+/// See `LOOK`.
+const MOST_LOOK: Duration = Duration::from_millis(8);
 
 /// No time that is waited for.
 const NOTHING: i64 = i64::MAX;
@@ -133,6 +136,7 @@ impl Schedule {
         self.sleeps.fetch_add(1, Relaxed);
         let awaited = time - self.skew_ns / 2;
         let began = Instant::now();
+        let mut look = LOOK;
         let mut asleep = lock(&local.asleep);
         local.awaits_ns.store(awaited, SeqCst);
         while self.now_ns() < awaited && !go_on() {
@@ -140,7 +144,8 @@ impl Schedule {
                 self.overslept.fetch_add(1, Relaxed);
                 break;
             };
-            let woken = local.wake.wait_timeout(asleep, rest.min(LOOK));
+            let woken = local.wake.wait_timeout(asleep, rest.min(look));
+            look = (2 * look).min(MOST_LOOK);
             asleep = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         local.awaits_ns.store(NOTHING, SeqCst);

@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss, Page, Translation};
 
+use crate::foresight::Pages;
 use crate::ipm::Frames;
 use crate::layout::{Counter, Record, RecordFlag};
 use crate::recording::Recorder;
@@ -51,6 +51,7 @@ pub type Threads = Mutex<HashMap<(u32, u32), Work>>;
 
 /// The words that translated code counts in.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub struct Words {
     /// Units since the last fold.
     pub units: u64,
@@ -58,6 +59,47 @@ pub struct Words {
     pub kernel: u64,
     /// User instructions, ever; counted while recording alone.
     pub user: u64,
+}
+
+/// When QEMU's cache of a vCPU's translations is to be flushed, so that it grows ([`crate::qemu::Translations`]).
+///
+/// Each flush may double it, and has QEMU translate again what the program uses. So a program's first flushes come soon
+/// after each other, and later ones at twice the distance each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flushes {
+    process: u32,
+    /// Quanta of this process, and how many there will be at the next flush.
+    quanta: u64,
+    next: u64,
+}
+
+impl Flushes {
+    /// Quanta between the first flushes: 3.2 ms of modelled time, in which a program that misses all the time uses
+    /// several times as many pages as the cache has room for at first.
+    const SOON: u64 = 64;
+    /// Number of these, which take the cache from 256 pages to 16,384 (64 MiB).
+    const EARLY: u64 = 6;
+    /// Most quanta between two flushes: 0.8 s of modelled time.
+    const MOST: u64 = 1 << 14;
+
+    /// A quantum of this process is over: says whether to flush now.
+    pub fn is_due(&mut self, process: u32) -> bool {
+        if process != self.process {
+            *self = Self {
+                process,
+                quanta: 0,
+                next: Self::SOON,
+            };
+        }
+        self.quanta += 1;
+        let due = self.quanta >= self.next;
+        if due {
+            let early = self.quanta < Self::SOON * Self::EARLY;
+            let wait = if early { Self::SOON } else { self.quanta };
+            self.next += wait.min(Self::MOST);
+        }
+        due
+    }
 }
 
 /// One vCPU.
@@ -79,8 +121,10 @@ pub struct Vcpu {
     last_line: u64,
     last_written: bool,
     line_shift: u32,
-    /// Where translated code counts kernel instructions, once that is known.
-    pub kernel_word: Option<NonNull<u64>>,
+    /// Where translated code counts, once that is known.
+    pub words: Option<NonNull<Words>>,
+    /// Where it found its pages last, for what is fetched early.
+    pub pages: Pages,
     /// Kernel instructions when addresses were last forgotten.
     kernel: u64,
     /// Accesses to the same line as the one before, loads and stores.
@@ -88,8 +132,8 @@ pub struct Vcpu {
     unmodelled: u64,
     thread: (u32, u32),
     at_switch: Work,
-    /// When QEMU's translations for it were last flushed.
-    pub flushed: Instant,
+    /// When QEMU's translations for it are flushed.
+    pub flushes: Flushes,
     /// Address space of the running thread, once it has made an access.
     pub space: Option<u32>,
     /// Where it found its pages last; nothing in a machine without TLBs.
@@ -117,13 +161,14 @@ impl Vcpu {
             last_line: NO_LINE,
             last_written: false,
             line_shift: config.line_bytes.trailing_zeros(),
-            kernel_word: None,
+            words: None,
+            pages: Pages::default(),
             kernel: 0,
             repeated: [0; 2],
             unmodelled: 0,
             thread: (0, 0),
             at_switch: Work::default(),
-            flushed: Instant::now(),
+            flushes: Flushes::default(),
             space: None,
             frames: Frames::new(config.tlb.map_or(0, |tlb| tlb.entries())),
             recorder: None,
@@ -379,6 +424,20 @@ mod tests {
         assert_eq!(seven.0[..3], [105, 85, 1]);
         let eight = threads[&(8, 7)];
         assert_eq!(eight.0[..3], [5, 0, 0]);
+    }
+
+    #[test]
+    fn flushes_are_frequent_while_a_program_is_new() {
+        let mut flushes = Flushes::default();
+        let mut at = |process, quanta: std::ops::Range<u64>| {
+            quanta
+                .filter(|_| flushes.is_due(process))
+                .collect::<Vec<_>>()
+        };
+        let early = [64, 128, 192, 256, 320, 384];
+        assert_eq!(at(7, 1..385), early);
+        assert_eq!(at(7, 385..4000), [768, 1536, 3072]);
+        assert_eq!(at(8, 1..385), early, "another program");
     }
 
     #[test]

@@ -55,12 +55,12 @@ impl Plugin {
                 unit.moved(state.number, page, entry, home());
             }
         }
-        let vcpu = state.number;
-        let units = || self.units(vcpu);
+        let (vcpu, words) = (state.number, state.words);
+        let units = || self.units(vcpu, words);
         let Some((translation, raise)) = state.translate(machine, page, address, units) else {
             return;
         };
-        self.raise_units(vcpu, raise);
+        self.raise_units(vcpu, words, raise);
         if let Some(fill) = translation.fill
             && let Some(mut unit) = self.unit()
         {

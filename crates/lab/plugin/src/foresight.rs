@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Has the host fetch early what the next access will probably need.
+//!
+//! A program that follows pointers waits for memory at each step, and so does the model: for the directory and the
+//! last-level cache. The host could wait for all of them at once, but its processors look only a few hundred
+//! instructions ahead, and the model itself is that long. So when a load returns what may be an address, the host is
+//! asked for the data there, and for what the model knows of that line, before the load itself is modelled.
+//!
+//! All of this is only a hint to the host: wrong or outdated addresses cost time and change nothing.
+
+#![allow(unsafe_code, reason = "asks QEMU where the guest's memory is")]
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::qemu::{Absent, function};
+
+/// Bits of an address within a page of the guest's kernel.
+const PAGE_BITS: u32 = 12;
+const PAGE_BYTES: u64 = 1 << PAGE_BITS;
+
+/// Bits of an address within a part of the guest's memory that is in one piece on the host.
+const PART_BITS: u32 = 21;
+
+/// Pages that a vCPU remembers: 32 MiB.
+const PAGES: usize = 1 << 13;
+
+/// Bits of a frame's number that are remembered: 16 TiB of memory.
+const FRAME_BITS: u32 = 32;
+
+/// Where a vCPU found its pages last.
+#[derive(Debug)]
+pub struct Pages(Box<[u64]>);
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self(vec![0; PAGES].into())
+    }
+}
+
+impl Pages {
+    /// The place of an address, what is remembered of its page, and where it is found.
+    #[inline]
+    fn place(address: u64) -> (usize, u64) {
+        let page = address >> PAGE_BITS;
+        (page as usize & (PAGES - 1), page << FRAME_BITS)
+    }
+
+    /// Notes where an address was found.
+    #[inline]
+    pub fn note(&mut self, address: u64, physical_address: u64) {
+        let (place, tag) = Self::place(address);
+        let frame = physical_address >> PAGE_BITS & ((1 << FRAME_BITS) - 1);
+        self.0[place] = tag | frame;
+    }
+
+    /// Where an address was found last, or one that looks like it.
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<u64> {
+        let (place, tag) = Self::place(address);
+        let known = self.0[place];
+        let frame = known & ((1 << FRAME_BITS) - 1);
+        (known != 0 && known ^ tag == frame)
+            .then_some(frame << PAGE_BITS | address & (PAGE_BYTES - 1))
+    }
+}
+
+/// Where the guest's memory is on the host.
+pub struct GuestMemory {
+    map: unsafe extern "C" fn(u64, *mut u64, bool) -> *mut c_void,
+    /// The address on the host of each part, less the part's own; 0 where that is not known yet.
+    parts: Box<[AtomicUsize]>,
+}
+
+impl GuestMemory {
+    /// For physical addresses below `end`.
+    pub fn find(end: u64) -> Result<Self, Absent> {
+        // SAFETY: the symbol has this signature in QEMU 10.
+        let map = unsafe { function(c"cpu_physical_memory_map")? };
+        let parts = (end >> PART_BITS) + 1;
+        Ok(Self {
+            map,
+            parts: (0..parts).map(|_| AtomicUsize::new(0)).collect(),
+        })
+    }
+
+    /// Learns where an address is that the guest has just used as memory.
+    #[inline]
+    pub fn learn(&self, physical_address: u64) {
+        let part = self.parts.get((physical_address >> PART_BITS) as usize);
+        if let Some(part) = part
+            && part.load(Relaxed) == 0
+        {
+            self.ask(part, physical_address);
+        }
+    }
+
+    #[cold]
+    fn ask(&self, part: &AtomicUsize, physical_address: u64) {
+        let mut bytes = 1;
+        // SAFETY: the address is memory, so QEMU gives its place and copies nothing.
+        let host = unsafe { (self.map)(physical_address, &raw mut bytes, false) } as usize;
+        if host != 0 {
+            part.store(host.wrapping_sub(physical_address as usize), Relaxed);
+        }
+    }
+
+    /// Asks the host for the line at an address.
+    #[inline]
+    pub fn fetch(&self, physical_address: u64) {
+        if let Some(part) = self.parts.get((physical_address >> PART_BITS) as usize) {
+            let at = part.load(Relaxed);
+            if at != 0 {
+                numaherd_hardware::host_fetch(at.wrapping_add(physical_address as usize));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_found_where_they_were_last() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.find(0x7f00_1234_5678), None);
+        assert_eq!(pages.find(0), None, "nothing is known of page 0");
+        pages.note(0x7f00_1234_5678, 0x1_4000_0678);
+        assert_eq!(pages.find(0x7f00_1234_5abc), Some(0x1_4000_0abc));
+        assert_eq!(pages.find(0x7f00_1234_6abc), None, "the next page");
+        let same_place = 0x7f00_1234_5678 + PAGES as u64 * PAGE_BYTES;
+        assert_eq!(pages.find(same_place), None);
+        pages.note(same_place, 0x2000);
+        assert_eq!(pages.find(0x7f00_1234_5678), None, "replaced");
+    }
+
+    #[test]
+    fn a_place_is_asked_for_once() {
+        unsafe extern "C" fn map(address: u64, _: *mut u64, _: bool) -> *mut c_void {
+            (address + 0x7f00_0000_0000) as *mut c_void
+        }
+        let memory = GuestMemory {
+            map,
+            parts: (0..2).map(|_| AtomicUsize::new(0)).collect(),
+        };
+        memory.learn(0x1234);
+        memory.learn(0x20_0000);
+        memory.learn(0x40_0000);
+        let parts = memory.parts.iter().map(|part| part.load(Relaxed));
+        assert_eq!(parts.collect::<Vec<_>>(), [0x7f00_0000_0000; 2]);
+        memory.fetch(0x1234);
+        memory.fetch(1 << 40);
+    }
+}
