@@ -100,11 +100,21 @@ impl Zero for AtomicU16 {}
 /// The entry of a line; its block is made if need be.
 #[inline]
 fn entry<T: Zero>(blocks: &Blocks<T>, line: u64) -> &T {
-    let block = blocks[(line / BLOCK_LINES as u64) as usize].get_or_init(|| {
+    let block = &blocks[(line / BLOCK_LINES as u64) as usize];
+    let block = match block.get() {
+        Some(block) => block,
+        None => make(block),
+    };
+    &block[line as usize % BLOCK_LINES]
+}
+
+#[cold]
+#[inline(never)]
+fn make<T: Zero>(block: &OnceLock<Box<[T]>>) -> &[T] {
+    block.get_or_init(|| {
         // SAFETY: zero is a value of the types of entries. The host gives such memory page by page, when it is used.
         unsafe { Box::new_zeroed_slice(BLOCK_LINES).assume_init() }
-    });
-    &block[line as usize % BLOCK_LINES]
+    })
 }
 
 #[inline]

@@ -126,7 +126,7 @@ impl Llc {
 
     /// As [`Llc::look`], and reads something else at the same time: the host then waits for both
     /// together where neither is in its own caches.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn look_with<T, R>(
         &self,
         line: u64,

@@ -275,23 +275,19 @@ impl Machine {
     }
 
     /// Gets a line that is not in the core's private caches.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn request(&self, core: usize, domain: usize, line: u64, store: bool) -> Reply {
-        self.try_alone(core, domain, line, store)
-            .unwrap_or_else(|| {
-                let wanted = if store {
-                    Wanted::ToWrite
-                } else {
-                    Wanted::ToRead
-                };
-                self.settle(core, domain, line, wanted)
-            })
+        match self.try_alone(core, domain, line, store) {
+            Some(reply) => reply,
+            None if store => self.settle(core, domain, line, Wanted::ToWrite),
+            None => self.settle(core, domain, line, Wanted::ToRead),
+        }
     }
 
     /// Gets a line for the core's prefetcher, which leaves alone what another domain has written. What others may only
     /// have read it gets: the directory never forgets a holder, so a thread that comes from another CPU would else
     /// have nothing prefetched any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, core: usize, domain: usize, line: u64) -> Option<Reply> {
         self.try_alone(core, domain, line, false).or_else(|| {
             let clean = !self.is_dirty_elsewhere(domain, line);
@@ -331,7 +327,9 @@ impl Machine {
 
     /// The common case: no other core is concerned. None when one is; then nothing has changed
     /// but the order of use.
-    #[inline]
+    ///
+    /// Always inlined, since its answer is as long as much of the work: it stays in registers then.
+    #[inline(always)]
     fn try_alone(&self, core: usize, domain: usize, line: u64, store: bool) -> Option<Reply> {
         let allowed = |holder| match holder {
             Holder::Core(holder) if holder == core => Some(if store {

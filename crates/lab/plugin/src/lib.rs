@@ -55,6 +55,7 @@ use qemu_plugin_sys::qemu_plugin_mem_rw::{
 use crate::arguments::Arguments;
 use crate::layout::Nop;
 use crate::plugin::{Plugin, StartError};
+use crate::vcpu::Vcpu;
 
 /// Version of the plugin interface that this was built for; QEMU looks for it.
 #[unsafe(no_mangle)]
@@ -236,9 +237,27 @@ unsafe extern "C" fn accessed<const STORE: bool>(
         let Some(state) = plugin.vcpu(vcpu) else {
             return;
         };
-        if state.repeats(address, STORE) {
-            return;
+        if !state.repeats(address, STORE) {
+            modelled::<STORE>(plugin, state, info, address, instruction as u64);
         }
+    }
+}
+
+/// Models an access, if it is not known to hit. Apart from [`accessed`], so that this need not save the registers that
+/// are used here: most accesses repeat the line of the one before.
+///
+/// # Safety
+/// On the vCPU's thread; `info` must be valid, in a memory callback.
+#[inline(never)]
+unsafe fn modelled<const STORE: bool>(
+    plugin: &Plugin,
+    state: &mut Vcpu,
+    info: sys::qemu_plugin_meminfo_t,
+    address: u64,
+    instruction: u64,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
         let bytes = 1 << sys::qemu_plugin_mem_size_shift(info);
         if plugin.hits(state, address, bytes, STORE) {
             return;
@@ -260,9 +279,9 @@ unsafe extern "C" fn accessed<const STORE: bool>(
             store: STORE,
         };
         plugin.translate(state, first);
-        plugin.access(state, first, instruction as u64, || value);
+        plugin.access(state, first, instruction, || value);
         if let Some(second) = plugin.second_line(first, bytes) {
-            plugin.access(state, second, instruction as u64, || None);
+            plugin.access(state, second, instruction, || None);
         }
     }
 }
