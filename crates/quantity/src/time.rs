@@ -1,9 +1,9 @@
 //! Lengths of time and points in time: `500ms`, `1.5s` or `10m` from people; `5 min 12 s`, `12.3 s`
 //! or `2026-01-31 08:00:00 UTC` for them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
+use humantime::format_rfc3339_seconds;
 use thiserror::Error;
 
 use crate::short;
@@ -90,11 +90,13 @@ pub fn moment(ns: u64) -> String {
 /// A date and time of day, from milliseconds since 1970: `2026-01-31 08:00:00 UTC`. What is after
 /// the year 9999 is shown as its last second.
 pub fn date(unix_ms: u64) -> String {
-    let known = i64::try_from(unix_ms).ok();
-    let known = known.and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let known = known.unwrap_or(Timestamp::MAX);
-    known.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+    let known = Duration::from_millis(unix_ms).min(LAST_SECOND);
+    let date = format_rfc3339_seconds(SystemTime::UNIX_EPOCH + known);
+    date.to_string().replace('T', " ").replace('Z', " UTC")
 }
+
+/// The last second that has a year of four digits, since 1970.
+const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
 
 #[cfg(test)]
 mod tests {
@@ -141,6 +143,6 @@ mod tests {
         assert_eq!(date(951_782_400_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(date(1_735_689_599_000), "2024-12-31 23:59:59 UTC");
         assert_eq!(date(4_107_542_400_000), "2100-03-01 00:00:00 UTC");
-        assert_eq!(date(u64::MAX), "9999-12-30 22:00:00 UTC");
+        assert_eq!(date(u64::MAX), "9999-12-31 23:59:59 UTC");
     }
 }

@@ -19,9 +19,10 @@ use numaherd_topology::{CpuId, Machine, NodeId, Topology};
 use numaherd_world::{
     Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
 };
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Rect};
-use ratatui::widgets::{Row, StatefulWidget, Table, TableState};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::{Constraint, Rect};
+use ratatui_core::widgets::StatefulWidget;
+use ratatui_widgets::table::{Row, Table, TableState};
 
 const THREADS: u32 = 5_000;
 const OF_A_PROCESS: u32 = 8;

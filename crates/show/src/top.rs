@@ -31,8 +31,8 @@ mod ui;
 use std::sync::Arc;
 
 use numaherd_herd::Line;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
 
 pub use filter::Filter;
 pub use heat::{Heat, HeatSource};

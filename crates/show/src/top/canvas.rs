@@ -1,8 +1,8 @@
 //! Where text is put on a frame: the only way for a ledger's text to get there, and harmless by then.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Modifier, Style};
 
 use super::printable::{columns, letter};
 use super::theme::{Look, Tone};

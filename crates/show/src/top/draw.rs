@@ -8,8 +8,8 @@ mod nodes;
 mod over;
 mod table;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
 
 use super::Top;
 use super::canvas::Canvas;

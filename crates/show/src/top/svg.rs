@@ -2,8 +2,8 @@
 
 use itertools::Itertools as _;
 use maud::{Markup, PreEscaped, html};
-use ratatui::buffer::{Buffer, Cell};
-use ratatui::style::{Color, Modifier};
+use ratatui_core::buffer::{Buffer, Cell};
+use ratatui_core::style::{Color, Modifier};
 
 use super::printable::{columns, letter};
 use crate::report::Px;

@@ -7,7 +7,7 @@
 //! its floor for large text and graphics is 3); of the 16 old ones, which every terminal defines
 //! for itself, only red, green, magenta and blue.
 
-use ratatui::style::{Color, Modifier, Style};
+use ratatui_core::style::{Color, Modifier, Style};
 
 /// How many colours may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use numaherd_herd::ledger::{Ledger, Reader};
 use numaherd_herd::{Line, Record};
 use numaherd_show::top::{Colors, Effect, Key, Look, Tab, Timeline, Top, svg, text};
 use proptest::prelude::*;
-use ratatui::buffer::Buffer;
+use ratatui_core::buffer::Buffer;
 
 use crate::{made, runs};
 use crowd::crowd;

@@ -1,6 +1,6 @@
 //! What was decided, the latest first.
 
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::super::Top;
 use super::super::canvas::Canvas;

@@ -1,6 +1,6 @@
 //! The rows around the tables: what runs, what it came to, the tabs, the time, the keys.
 
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::super::canvas::Canvas;
 use super::super::keys::SPEEDS;

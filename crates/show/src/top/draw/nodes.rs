@@ -1,7 +1,7 @@
 //! The nodes: a row each, or, where there are too many for the screen, a letter each in rows of what
 //! is measured.
 
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::super::canvas::Canvas;
 use super::super::columns::local_tone;

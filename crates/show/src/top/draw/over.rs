@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 use numaherd_world::{MemoryKind, ProcessId, ThreadId};
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::super::Top;
 use super::super::canvas::{Canvas, wrapped};

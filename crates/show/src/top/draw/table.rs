@@ -1,6 +1,6 @@
 //! The table of processes or of threads. Only the rows on the screen are written.
 
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 use super::super::Top;
 use super::super::canvas::Canvas;
