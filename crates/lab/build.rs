@@ -13,7 +13,9 @@ fn main() {
     println!("cargo::rerun-if-changed=guest/Cargo.toml");
     let variable = |name: &str| env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
     let target = variable("TARGET");
+    // target/PROFILE/build/PACKAGE/out
     let out = PathBuf::from(variable("OUT_DIR"));
+    let shared = out.ancestors().nth(4).unwrap_or(&out).join("guest");
     let flags = format!(
         "CARGO_TARGET_{}_RUSTFLAGS",
         target.to_uppercase().replace('-', "_")
@@ -52,7 +54,7 @@ fn main() {
         .arg("--manifest-path")
         .arg(PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("guest/Cargo.toml"))
         .arg("--target-dir")
-        .arg(out.join("guest"))
+        .arg(&shared)
         .args(["--target", &target])
         .status()
         .unwrap_or_else(|error| panic!("could not start cargo for the guest's init: {error}"));
@@ -60,9 +62,6 @@ fn main() {
         status.success(),
         "the guest's init did not build; cargo's own message is above"
     );
-    let init = out
-        .join("guest")
-        .join(&target)
-        .join("release/numaherd-guest");
+    let init = shared.join(&target).join("release/numaherd-guest");
     println!("cargo::rustc-env=NUMAHERD_GUEST_INIT={}", init.display());
 }
