@@ -233,8 +233,8 @@ fn rights(reasons: &Reasons) -> Vec<Finding> {
         ),
     ];
     let finding = |(subject, has, what, remedy)| match has {
-        true => Finding::good(subject, format!("there: {what}")),
-        false => Finding::weak(subject, format!("missing: {what}"), remedy),
+        true => Finding::good(subject, format!("present, needed {what}")),
+        false => Finding::weak(subject, format!("missing, needed {what}"), remedy),
     };
     let mut findings: Vec<Finding> = rights.map(finding).into();
     if reasons.filtered {

@@ -92,6 +92,20 @@ impl Reasons {
             paranoid.map_or("unknown".to_owned(), |paranoid| paranoid.to_string())
         );
         let (why, remedy) = match errno {
+            // Nothing is counted there, whatever the event.
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO if self.hypervisor => {
+                return Refusal::new(
+                    "this virtual machine has no performance counters",
+                    "give it a virtual PMU (QEMU: -cpu host,pmu=on; many clouds: a metal or \
+                     whole-socket size), or use hardware or the lab",
+                );
+            }
+            Errno::NOSYS if paranoid.is_none() => {
+                return Refusal::new(
+                    "the kernel has no perf events (CONFIG_PERF_EVENTS)",
+                    "use a kernel built with them",
+                );
+            }
             Errno::ACCESS | Errno::PERM if self.may_watch_all() || paranoid == Some(-1) => (
                 "refused although permitted, as a system call filter does",
                 "run outside the container, or allow perf_event_open in its seccomp profile",
@@ -101,22 +115,13 @@ impl Reasons {
                 "run as root, give it CAP_PERFMON (setcap cap_perfmon,cap_sys_nice,\
                  cap_sys_ptrace+ep), or set sysctl kernel.perf_event_paranoid=0",
             ),
-            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO if self.hypervisor => (
-                "this virtual machine has no performance counters",
-                "give it a virtual PMU (QEMU: -cpu host,pmu=on; many clouds: a metal or \
-                 whole-socket size), or use hardware or the lab",
-            ),
             Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO => (
                 "this processor, or the kernel's driver for it, has no such event",
                 "use a kernel that knows this processor, or the lab",
             ),
-            Errno::NOSYS if paranoid.is_some() => (
+            Errno::NOSYS => (
                 "a system call filter hides perf_event_open",
                 "run outside the container, or allow perf_event_open in its seccomp profile",
-            ),
-            Errno::NOSYS => (
-                "the kernel has no perf events (CONFIG_PERF_EVENTS)",
-                "use a kernel built with them",
             ),
             Errno::MFILE | Errno::NFILE => ("too many open files", "raise the limit (ulimit -n)"),
             Errno::INVAL | Errno::NOSPC => (
@@ -125,7 +130,7 @@ impl Reasons {
                  events in a file of your own (--events FILE)",
             ),
             Errno::BUSY => (
-                "someone else has the counter to himself",
+                "another profiler holds the counter exclusively",
                 "stop the other profiler, or the NMI watchdog (sysctl kernel.nmi_watchdog=0)",
             ),
             _ => (
@@ -133,6 +138,6 @@ impl Reasons {
                 "report it with the output of numaherd doctor",
             ),
         };
-        Refusal::new(format!("cannot count {event}: {errno}: {why}"), remedy)
+        Refusal::new(format!("cannot count {event}: {why} ({errno})"), remedy)
     }
 }

@@ -111,7 +111,7 @@ pub struct Run {
 
 const RUN_HELP: &str = "\
 Times: 500ms, 1s, 2.5s, 10m.
-SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `numaherd release`
+SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `numaherd release` \
 or the next run restores them.";
 
 /// The files of a herd.
@@ -253,7 +253,7 @@ pub struct Topology {
 }
 
 const TOPOLOGY_HELP: &str = "\
-SOURCE is a directory that contains sys/ (a captured tree), an hwloc XML file, a machine file
+SOURCE is a directory that contains sys/ (a captured tree), an hwloc XML file, a machine file \
 (.toml), the name of a preset, or an hwloc synthetic string such as \"numa:4 core:2 pu:1\".";
 
 /// Options of `policies`.

@@ -17,6 +17,7 @@ use numaherd_host::{
 };
 use numaherd_policy::losses::{Losses, Observer};
 use numaherd_policy::registry::{self, NamedPolicy};
+use numaherd_show::entry;
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{NewPages, Signal, SignalReport, SignalState, World};
 use serde::Serialize;
@@ -196,14 +197,16 @@ fn text(report: &DoctorReport) -> Shown {
         machine.kernel.as_deref().unwrap_or(unknown),
     );
     text += &accuracy_text(&report.accuracy);
-    text += &match &report.losses {
-        Looked::Seen(losses) => format!("Losses     {}\n", numaherd_show::losses::sentence(losses)),
-        Looked::NotSeen(why) => format!("Losses     not known: {why}\n"),
+    let losses = match &report.losses {
+        Looked::Seen(losses) => numaherd_show::losses::sentence(losses),
+        Looked::NotSeen(why) => format!("not known: {why}"),
     };
+    text += &entry(0, "Losses", TOLD, &losses);
     text += "\nSignals\n";
-    for signal in &machine.signals {
-        text += &signal_text(signal);
-    }
+    let alike = machine
+        .signals
+        .chunk_by(|one, next| one.state == next.state);
+    text.extend(alike.map(signals_text));
     if let Some(check) = &machine.events {
         text += &events_text(check);
     }
@@ -230,33 +233,41 @@ fn accuracy_text(accuracy: &Accuracy) -> String {
         because,
         policy,
     } = accuracy;
-    let mut text = format!("Accuracy   {level}: {meaning}\n");
+    let mut text = entry(0, "Accuracy", TOLD, &format!("{level}: {meaning}"));
     for reason in because {
-        text += &format!("           - {reason}\n");
+        text += &entry(TOLD, "-", TOLD + 2, reason);
     }
     let may_place = *level != Level::Nothing;
-    match policy.filter(|_| may_place) {
-        Some(name) => text += &format!("           the strongest policy that runs here: {name}\n"),
-        None => text += "           no policy that uses measurements can run here\n",
-    }
+    let policy = match policy.filter(|_| may_place) {
+        Some(name) => format!("the strongest policy that runs here: {name}"),
+        None => "no policy that uses measurements can run here".to_owned(),
+    };
+    text + &entry(0, "", TOLD, &policy)
+}
+
+/// The column at which the first lines begin to say what they say.
+const TOLD: usize = 11;
+
+/// `  ok    ` and what was found, with what more there is to say of it below.
+fn found_text(mark: &str, found: &str, more: Option<&str>) -> String {
+    let mut text = entry(2, mark, 8, found);
+    text.extend(more.map(|more| entry(0, "", 10, more)));
     text
 }
 
-fn signal_text(report: &SignalReport) -> String {
-    match &report.state {
+/// Signals of which the same is to be said.
+fn signals_text(reports: &[SignalReport]) -> String {
+    let [SignalReport { signal, state }, ..] = reports else {
+        return String::new();
+    };
+    let signals = reports.iter().map(|report| report.signal).join(", ");
+    match state {
         SignalState::Measured { source, caveat } => {
-            let caveat = caveat
-                .as_ref()
-                .map(|caveat| format!("\n          {caveat}"));
-            let caveat = caveat.unwrap_or_default();
-            format!("  ok    {}: by {source}{caveat}\n", report.signal)
+            found_text("ok", &format!("{signals}: by {source}"), caveat.as_deref())
         }
         SignalState::Missing { reason, remedy } => {
-            let remedies = remedies(report.signal, remedy);
-            format!(
-                "  no    {}: {reason}\n          remedy: {remedies}\n",
-                report.signal
-            )
+            let remedy = format!("remedy: {}", remedies(*signal, remedy));
+            found_text("no", &format!("{signals}: {reason}"), Some(&remedy))
         }
     }
 }
@@ -268,7 +279,8 @@ fn events_text(check: &EventCheck) -> String {
         source,
         findings,
     } = check;
-    let mut text = format!("\nEvents of {set}\n  {because}; codes: {source}\n");
+    let mut text = format!("\nEvents of {set}\n");
+    text += &entry(0, "", 2, &format!("{because}; codes: {source}"));
     text.extend(findings.iter().map(finding_text));
     text
 }
@@ -281,7 +293,7 @@ fn policy_text(check: &PolicyCheck) -> String {
         without,
         note,
     } = check;
-    let mark = if *runs { "ok  " } else { "no  " };
+    let mark = if *runs { "ok" } else { "no" };
     let names = |signals: &[Signal]| signals.iter().join(", ");
     let why = match (lacks.as_slice(), without.as_slice(), note) {
         ([], [], None) => String::new(),
@@ -289,19 +301,19 @@ fn policy_text(check: &PolicyCheck) -> String {
         ([], without, _) => format!(": without {}", names(without)),
         (lacks, ..) => format!(": lacks {}", names(lacks)),
     };
-    format!("  {mark}  {name}{why}\n")
+    entry(2, mark, 8, &format!("{name}{why}"))
 }
 
 fn finding_text(finding: &Finding) -> String {
     let mark = match finding.verdict {
-        Verdict::Good => "ok  ",
+        Verdict::Good => "ok",
         Verdict::Weak => "weak",
-        Verdict::Bad => "no  ",
+        Verdict::Bad => "no",
     };
     let remedy = finding.remedy.as_ref();
-    let remedy = remedy.map(|remedy| format!("\n          remedy: {remedy}"));
-    let remedy = remedy.unwrap_or_default();
-    format!("  {mark}  {}: {}{remedy}\n", finding.subject, finding.found)
+    let remedy = remedy.map(|remedy| format!("remedy: {remedy}"));
+    let found = format!("{}: {}", finding.subject, finding.found);
+    found_text(mark, &found, remedy.as_deref())
 }
 
 #[cfg(test)]

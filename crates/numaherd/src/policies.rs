@@ -4,9 +4,11 @@ use anyhow::Result;
 use itertools::Itertools as _;
 use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
 use numaherd_policy::rules::Rule;
+use numaherd_show::entry;
 use serde::Serialize;
 
 use crate::cli::Policies;
+use crate::config::file::DEFAULT_POLICY;
 use crate::exit::{Exit, ended};
 use crate::print::{self, Shown};
 
@@ -78,22 +80,32 @@ fn describe(name: &str) -> Result<Description> {
 }
 
 fn list(all: &[Description]) -> Shown {
-    let mut table = print::table(["policy", "what it does", "from"]);
-    for policy in all {
-        table.add_row([&policy.name, &policy.about, &policy.source]);
+    let mut text = String::new();
+    for Description {
+        name,
+        about,
+        source,
+        ..
+    } in all
+    {
+        let default = if name == DEFAULT_POLICY {
+            ", the default"
+        } else {
+            ""
+        };
+        text += &entry(0, name, 18, &format!("{about} ({source}{default})"));
     }
-    let placements = PLACEMENTS.iter().map(|half| half.name).format(", ");
-    let pagings = PAGINGS.iter().map(|half| half.name).format(", ");
-    format!(
-        "{table}\n\nAny placement can be combined with any paging, for example dino+whole-set:\n  \
-         placements  {placements}\n  pagings     {pagings}\n\
-         `numaherd policies NAME` describes one policy and its rules.\n"
-    )
+    let placements = PLACEMENTS.iter().map(|half| half.name).join(", ");
+    let pagings = PAGINGS.iter().map(|half| half.name).join(", ");
+    text += "\nAny placement can be combined with any paging, for example dino+whole-set:\n";
+    text += &entry(2, "placements", 14, &placements);
+    text += &entry(2, "pagings", 14, &pagings);
+    text + "`numaherd policies NAME` describes one policy and its rules.\n"
 }
 
 fn one(policy: &Description) -> Shown {
-    let mut text = format!("{}: {}\n", policy.name, policy.about);
-    text += &format!("  from       {}\n", policy.source);
+    let mut text = entry(0, "", 0, &format!("{}: {}", policy.name, policy.about));
+    text += &entry(2, "from", 13, &policy.source);
     text += &format!(
         "  placement  {}\n  paging     {}\n",
         policy.placement, policy.paging
@@ -103,15 +115,16 @@ fn one(policy: &Description) -> Shown {
     } else {
         policy.needs.join(", ")
     };
-    text += &format!("  needs      {needs}\n");
+    text += &entry(2, "needs", 13, &needs);
     if !policy.also.is_empty() {
-        text += &format!("  also uses  {}\n", policy.also.join(", "));
+        text += &entry(2, "also uses", 13, &policy.also.join(", "));
     }
     if !policy.rules.is_empty() {
         text += "\nRules, by the names that ledgers give:\n";
     }
     for rule in &policy.rules {
-        text += &format!("  {} ({})\n      {}\n", rule.name, rule.source, rule.what);
+        text += &entry(2, rule.name, 2, &format!("({})", rule.source));
+        text += &entry(0, "", 6, rule.what);
     }
     text
 }

@@ -24,6 +24,11 @@ pub fn table<const N: usize>(head: [&str; N]) -> Table {
     table
 }
 
+/// Text in lines of a terminal's width; ends with a line feed.
+pub fn wrapped(text: &str) -> Shown {
+    numaherd_show::entry(0, "", 0, text)
+}
+
 /// Prints a value as JSON, or as the text that `text` makes of it.
 ///
 /// # Errors

@@ -93,7 +93,10 @@ pub fn release(options: &Release) -> Result<()> {
     let why = match (report.failed.len(), report.problems.len()) {
         (0, 0) => return Ok(()),
         (0, _) => "every affinity that the journal tells of is restored, but see above".to_owned(),
-        (n, _) => format!("the affinities of {n} threads could not be restored; see above"),
+        (n, _) => {
+            let threads = counted(n, "thread");
+            format!("the affinities of {threads} could not be restored; see above")
+        }
     };
     Err(ended(Exit::Failure, why))
 }
@@ -127,7 +130,8 @@ pub fn give_back(journal: &mut Journal) -> Vec<String> {
     if report.restored > 0 {
         let n = report.restored;
         messages.push(format!(
-            "gave {n} threads back that an earlier run had left placed{}",
+            "restored the affinities of {} that an earlier run had left placed{}",
+            counted(n, "thread"),
             of_these(report.heirs)
         ));
     }
@@ -173,7 +177,8 @@ fn text(report: &Report, path: &Path) -> Shown {
         return text + &format!("Nothing to restore: {} is empty.\n", path.display());
     }
     text += &format!(
-        "{restored} threads restored{}, {as_found} unchanged, {gone} ended.\n",
+        "{} restored{}, {as_found} unchanged, {gone} ended.\n",
+        counted(*restored, "thread"),
         of_these(*heirs)
     );
     for left in left_alone {

@@ -39,3 +39,4 @@ mod words;
 
 pub use error::ShowError;
 pub use guests::{Guest, Vcpu};
+pub use words::entry;

@@ -154,11 +154,9 @@ pub(crate) fn by(basis: Basis) -> &'static str {
 
 pub(crate) fn why(unknown: Unknown) -> &'static str {
     match unknown {
-        Unknown::NotCounted => {
-            "nothing was counted, and with one memory node no memory is remote; `numaherd doctor` says what counters lack"
-        }
+        Unknown::NotCounted => "nothing was counted, and with one memory node no memory is remote",
         Unknown::NotSeen => {
-            "nothing was counted, and where the memory of most threads is could not be read; `numaherd doctor` says why"
+            "nothing was counted, and the memory of most threads could not be located"
         }
         Unknown::FewJudged => {
             "most CPU time is used by threads that each use little of a CPU, and those are not judged"

@@ -226,7 +226,7 @@ fn process_row(process: &Process) -> Markup {
         tr {
             th scope="row" {
                 @match &process.guest {
-                    Some(guest) => { bdi { "machine " (name(&guest.name)) } }
+                    Some(guest) => { bdi { "vm " (name(&guest.name)) } }
                     None => { bdi { (name(&process.name)) } }
                 }
                 " " small { (process.id.pid) }

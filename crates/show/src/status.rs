@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::losses;
 use crate::run::{Node, RunModel, Subject, sum};
 use crate::words::{
-    at, count, counted, listed, nanoseconds_of, percent, sentence, short, stopped, time,
+    at, count, counted, listed, nanoseconds_of, paragraph, percent, sentence, short, stopped, time,
 };
 
 /// Most processes that are told.
@@ -86,7 +86,11 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
         let told = sentence(&stopped(&notice.text));
         lines.push(format!("Note ({}): {told}", at(notice.time_ns)));
     }
-    let mut text: String = lines.iter().map(|line| shown(line) + "\n").collect();
+    let wrapped = |line: &String| match line.starts_with(' ') {
+        true => shown(line) + "\n",
+        false => paragraph(shown(line)),
+    };
+    let mut text: String = lines.iter().map(wrapped).collect();
     if run.more.lines_lost > 0 {
         text += &format!(
             "{} of the ledger were dropped before they were read; sums do not include them.\n",
@@ -141,7 +145,7 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
     }
     for process in busiest.iter().take(MOST_PROCESSES) {
         let name = match &process.guest {
-            Some(guest) => format!("machine {}", guest.name),
+            Some(guest) => format!("vm {}", guest.name),
             None => process.name.clone(),
         };
         let mut parts = vec![format!("{} CPUs", short(process.cpus_used))];

@@ -16,8 +16,8 @@ pub(crate) fn left_alone(reason: &Unmanaged) -> String {
     }
 }
 
-/// Columns that text is wrapped at.
-pub(crate) const WIDTH: usize = 100;
+/// Columns that text is wrapped at: those of a terminal that nobody has resized.
+pub(crate) const WIDTH: usize = 80;
 
 /// So many seconds in whole ns.
 pub(crate) fn nanoseconds_of(seconds: f64) -> u64 {
@@ -84,7 +84,7 @@ pub(crate) fn stopped(text: &str) -> String {
 
 /// `label` at `indent` columns, then `text` wrapped in a column of its own that begins at `column`;
 /// a label that reaches into that column pushes only its own line. Ends with a line feed.
-pub(crate) fn entry(indent: usize, label: &str, column: usize, text: &str) -> String {
+pub fn entry(indent: usize, label: &str, column: usize, text: &str) -> String {
     let mut lines = format!("{:indent$}{label}", "");
     let mut width = lines.chars().count();
     if width < column {
@@ -134,7 +134,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// A paragraph. Ends with a line feed.
-pub(crate) fn paragraph(text: impl AsRef<str>) -> String {
+pub fn paragraph(text: impl AsRef<str>) -> String {
     indented(0, text)
 }
 

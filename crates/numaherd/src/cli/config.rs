@@ -33,7 +33,7 @@ pub struct ConfigShow {
 }
 
 const SHOW_HELP: &str = "\
-The output is an equivalent configuration file. With --json, it lists all keys with their values and
+The output is an equivalent configuration file. With --json, it lists all keys with their values and \
 sources.";
 
 /// Options of `config check`.

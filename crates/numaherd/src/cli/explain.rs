@@ -64,9 +64,9 @@ pub struct Explain {
 }
 
 const HELP: &str = "\
-Without options, it prints a page: what was done, why, whether it helped, how to stop it, and the
-latest decisions with their numbers. The number is that of the ledger record, as in `#412`; the number
-of the corresponding snapshot or outcome works too. Times count from the start of the run: 90s, 12.5s,
+Without options, it prints a page: what was done, why, whether it helped, how to stop it, and the \
+latest decisions with their numbers. The number is that of the ledger record, as in `#412`; the number \
+of the corresponding snapshot or outcome works too. Times count from the start of the run: 90s, 12.5s, \
 2m.";
 
 /// Reads `412` or `#412`.

@@ -51,9 +51,9 @@ pub struct Advise {
 }
 
 const ADVISE_HELP: &str = "\
-Prints a list such as 0-1,3: the fewest nodes with enough idle CPUs and free memory, and of those, the
-nearest to each other. If all nodes together are not enough, it prints all of them, and reports on
-standard error what is missing. Started under the name numad, as the package numaherd-numad installs
+Prints a list such as 0-1,3: the fewest nodes with enough idle CPUs and free memory, and of those, the \
+nearest to each other. If all nodes together are not enough, it prints all of them, and reports on \
+standard error what is missing. Started under the name numad, as the package numaherd-numad installs \
 it, the program gives numad's own answers, and libvirt's placement='auto' uses it.";
 
 /// The resources that a new program needs.

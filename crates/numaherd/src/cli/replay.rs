@@ -48,8 +48,8 @@ pub struct Record {
 }
 
 const RECORD_HELP: &str = "\
-Nothing is decided and nothing is changed. A recording takes about 310 bytes per thread and interval: 16
-threads take 20 MB an hour at 1s, and 2 GB at 10ms. If the name ends with .zst, it is compressed. At
+Nothing is decided and nothing is changed. A recording takes about 310 bytes per thread and interval: 16 \
+threads take 20 MB an hour at 1s, and 2 GB at 10ms. If the name ends with .zst, it is compressed. At \
 1 GiB, the older half is deleted. At the end, the output lists the policies that can be replayed on the recording.";
 
 /// Options of `replay`.
@@ -100,5 +100,5 @@ pub struct Replay {
 }
 
 const REPLAY_HELP: &str = "\
-Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40. Exits with 3 if the
+Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40. Exits with 3 if the \
 ledger lacks signals that all of the policies need. Agreement and prediction: docs/replay.md.";

@@ -49,6 +49,6 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 const HELP: &str = "\
-The page is self-contained: no script, no network. Runs of one policy on one machine are combined into
-means with 95 % confidence intervals. A damaged ledger is shown up to the damage. --fleet and --prometheus
+The page is self-contained: no script, no network. Runs of one policy on one machine are combined into \
+means with 95 % confidence intervals. A damaged ledger is shown up to the damage. --fleet and --prometheus \
 print text, unless --output names a page. docs/fleet.md.";

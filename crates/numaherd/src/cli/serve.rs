@@ -37,7 +37,7 @@ pub struct Serve {
 }
 
 const SERVE_HELP: &str = "\
-Serves metrics for Prometheus at /metrics, a web page at /, and the state as JSON at /status, all
+Serves metrics for Prometheus at /metrics, a web page at /, and the state as JSON at /status, all \
 read-only. To change something, use `numaherd ctl`. Addresses, socket, security: docs/serve.md.";
 
 /// Options of `ctl`.
@@ -58,5 +58,5 @@ pub struct Ctl {
 }
 
 const CTL_HELP: &str = "\
-Controls a herd started by `numaherd serve`. Root, the user who started it, and the group given by
+Controls a herd started by `numaherd serve`. Root, the user who started it, and the group given by \
 --control-group may do so.";

@@ -81,5 +81,5 @@ pub enum View {
 }
 
 const HELP: &str = "\
-Press ? for the keys. `top` never changes anything; if no herd is running, it watches this machine
+Press ? for the keys. `top` never changes anything; if no herd is running, it watches this machine \
 itself. It respects NO_COLOR. Columns: docs/top.md.";

@@ -69,6 +69,6 @@ pub struct Trial {
 }
 
 const TRIAL_HELP: &str = "\
-Ctrl-C ends the trial at any moment: it restores all affinities and prints what is known by then,
-with an interval that holds. Without --progress and --prometheus, progress is what the machine
+Ctrl-C ends the trial at any moment: it restores all affinities and prints what is known by then, \
+with an interval that holds. Without --progress and --prometheus, progress is what the machine \
 counts, instructions or else CPU time; neither need be what your program is for. docs/trial.md.";

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use itertools::Itertools as _;
 use numaherd_herd::journal::owed;
 use numaherd_host::{Finding, Verdict};
+use numaherd_quantity::counted;
 use numaherd_world::Signal;
 
 use crate::config::{Effective, USUAL_FILE};
@@ -178,7 +179,10 @@ fn journal(root: &Path) -> Finding {
         ),
         threads => say(
             Verdict::Bad,
-            format!("a killed run has left {threads} threads placed ({shown})"),
+            format!(
+                "a killed run has left {} placed ({shown})",
+                counted(threads, "thread")
+            ),
             Some("numaherd release; the next run does the same"),
         ),
     }

@@ -262,7 +262,11 @@ fn the_installation_is_told_by_its_files() {
 
     installed(&[], "journal", Verdict::Good, "nothing to restore");
     for (text, verdict, found) in [
-        (journal("this-boot", 2, false), Verdict::Bad, "1 threads"),
+        (
+            journal("this-boot", 2, false),
+            Verdict::Bad,
+            "left 1 thread placed",
+        ),
         (
             journal("this-boot", 1, true),
             Verdict::Good,

@@ -323,7 +323,7 @@ fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
     for moved in &moves[hidden..] {
         let decision = moved.decision;
         let label = format!(
-            "{:>7} {:>9}  {} {}",
+            "{:>5} {:>8}  {} {}",
             format!("#{}", decision.first_record),
             at(decision.first_ns),
             moved.thread.tid,
@@ -336,11 +336,11 @@ fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
         };
         let nodes = match (moved.way.from_node, moved.way.to_node) {
             (Some(from), Some(to)) if from == to => format!("node {from}"),
-            (Some(from), Some(to)) => format!("node {from} to {to}"),
+            (Some(from), Some(to)) => format!("node {from}→{to}"),
             _ => String::new(),
         };
-        let place = format!("CPU {} to {}, {nodes}", moved.way.from, moved.way.to);
-        text += &entry(0, &label, 36, &format!("{place}: {effect}"));
+        let place = format!("CPU {}→{}, {nodes}", moved.way.from, moved.way.to);
+        text += &entry(0, &label, 30, &format!("{place}: {effect}"));
     }
     text
 }
@@ -386,7 +386,7 @@ fn table_of_pages(explanation: &Explanation) -> String {
         let pid = process.pid.map(|pid| pid.to_string()).unwrap_or_default();
         let label = format!("{pid:>7} {}", process.name.as_deref().unwrap_or_default());
         let pages = counted(moved, "page");
-        rows.push((moved, label, format!("{pages} moved, as read back; {home}")));
+        rows.push((moved, label, format!("{pages} moved; {home}")));
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.0));
     let hidden = rows.len().saturating_sub(MOST_PROCESSES);

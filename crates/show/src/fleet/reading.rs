@@ -102,7 +102,7 @@ impl History for Past {
                 add(&mut self.groups, group, lost);
             }
             match &track.guest {
-                Some(guest) => add(&mut self.programs, &format!("machine {}", guest.name), lost),
+                Some(guest) => add(&mut self.programs, &format!("vm {}", guest.name), lost),
                 None => add(&mut self.programs, &track.name, lost),
             }
         }

@@ -11,7 +11,7 @@ use super::effect::{Effect, Errors, Predicted, Prediction};
 use crate::words::{at, count, counted, entry, indented, listed, paragraph, percent, short, time};
 
 /// Columns of the time line.
-const SPANS: usize = 10;
+const SPANS: usize = 7;
 
 /// Processes that are named in a prediction.
 const MOST_PROCESSES: usize = 8;
@@ -86,13 +86,13 @@ fn agreement(replayed: &Replayed) -> String {
     ));
     let _ = writeln!(
         text,
-        "  {:<22} {:>10} {:>12} {:>10} {:>11} {:>6} {:>7}",
+        "  {:<18} {:>9} {:>12} {:>10} {:>11} {:>6} {:>6}",
         "", "same core", "same domain", "same node", "other node", "kappa", "moves"
     );
     let _ = writeln!(
         text,
-        "  {:<22} {:>62}",
-        replayed.recorded,
+        "  {:<18} {:>59}",
+        "(recorded)",
         count(replayed.recorded_moves)
     );
     for policy in &replayed.policies {
@@ -144,7 +144,7 @@ fn agreement_of(policy: &Policy) -> String {
     };
     let mut text = row(&policy.name, shares, &count(policy.moves));
     if let Some(moved) = &policy.where_moved {
-        text += &row("  where either moves", moved, "");
+        text += &row("  if either moves", moved, "");
     }
     text
 }
@@ -152,7 +152,7 @@ fn agreement_of(policy: &Policy) -> String {
 fn row(name: &str, shares: &Shares, moves: &str) -> String {
     let kappa = or_minus(shares.kappa.map(hundredths));
     format!(
-        "  {name:<22} {:>10} {:>12} {:>10} {:>11} {kappa:>6} {moves:>7}",
+        "  {name:<18} {:>9} {:>12} {:>10} {:>11} {kappa:>6} {moves:>6}",
         cell(shares.same_core),
         cell(shares.same_domain),
         cell(shares.same_node),

@@ -62,7 +62,7 @@ fn policy(run: &Run) -> &str {
 pub(super) fn process_name(run: &Run, process: ProcessId) -> String {
     match run.charts.processes.get(&process) {
         Some(track) => match &track.machine {
-            Some(machine) => format!("machine {} ({})", name(&machine.name), process.pid),
+            Some(machine) => format!("vm {} ({})", name(&machine.name), process.pid),
             None if track.name.is_empty() => process.pid.to_string(),
             None => format!("{} ({})", name(&track.name), process.pid),
         },

@@ -80,7 +80,8 @@ fn the_sentence_says_what_it_is_estimated_from() {
 fn status_page_and_metrics_say_it() {
     let run = before_the_end(&run_with(&[usual(), usual()]));
     let sentence = losses::sentence(&usual());
-    assert!(status::text(&run, None).contains(&sentence));
+    let status = status::text(&run, None).replace('\n', " ");
+    assert!(status.contains(&sentence), "{status}");
     let view = View {
         run: &run,
         serving: None,

@@ -259,7 +259,7 @@ fn lost(run: &Run, seen: &Seen) -> Chart {
 fn local(run: &Run, seen: &Seen) -> Chart {
     let about = "Share of the lines fetched from memory that came from the core's own node.";
     let about = match run.local_access_ratio() {
-        Some(whole) => format!("{about} Of the whole run {} were.", percent(whole)),
+        Some(whole) => format!("{about} Over the whole run: {}.", percent(whole)),
         None => about.to_owned(),
     };
     let strip = Strip::spread("", "c1", seen.figure(Figure::Local), 100.0, " %");

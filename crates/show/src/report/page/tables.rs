@@ -82,7 +82,7 @@ fn process(run: &Run, id: ProcessId, track: &ProcessTrack) -> Markup {
                 td.n { (or_dash(work.counted.local_access_ratio().map(percent))) }
                 td.n { (or_dash(work.counted.miss_rate().map(misses))) }
                 td.n { (or_dash(work.counted.uncore_penalty().map(|of| format!("{of:.1}")))) }
-                td.t { (homes) }
+                td { (homes) }
             }
         }
     }

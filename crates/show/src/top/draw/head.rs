@@ -202,11 +202,13 @@ pub(super) fn foot(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
         if place > 0 {
             x = x.saturating_add(2);
         }
-        x = canvas.text(area, x, 0, key, Tone::Strong).saturating_add(1);
-        x = canvas.text(area, x, 0, what, Tone::Dim);
-        if x >= area.width {
+        // Whole or not at all, but for the first.
+        let end = usize::from(x) + part.chars().count();
+        if place > 0 && end > usize::from(area.width) {
             break;
         }
+        x = canvas.text(area, x, 0, key, Tone::Strong).saturating_add(1);
+        x = canvas.text(area, x, 0, what, Tone::Dim);
     }
 }
 
@@ -221,5 +223,5 @@ fn keys(top: &Top) -> String {
         Tab::Heat => "Tab next",
         Tab::Decisions => "Enter reason  / filter",
     };
-    format!("? help  {table}  {time}  Left/Right step  [] decisions  q quit")
+    format!("? help  q quit  {table}  {time}  Left/Right step  [] decisions")
 }
