@@ -130,7 +130,7 @@ fn a_wrong_setting_of_the_file_is_the_files() {
     let scenario = scenario("[settings.herd]\nseeds = 1\n[[program]]\nprofile = \"mcf\"");
     let told = Settings::of(&scenario, &[], 0).unwrap_err().to_string();
     assert!(
-        told.starts_with("x.toml: settings.herd: unknown field `seeds`"),
+        told.starts_with("x.toml: settings.herd.seeds: unknown key; did you mean `seed`?"),
         "{told}"
     );
 }
