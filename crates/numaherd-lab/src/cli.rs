@@ -94,7 +94,7 @@ pub struct Profile {
 }
 
 const PROFILE_HELP: &str = "\
-Sizes: 512KiB, 2MiB. The output of CMD is not shown. A program that waits receives --ready-file PATH,
+Sizes: 512KiB, 2MiB. The output of CMD is not shown. A program that waits receives --ready-file PATH, \
 which it creates after its set-up, and --go-file PATH, a FIFO that starts it when closed.";
 
 /// Which part of a program a profile counts.
@@ -272,7 +272,7 @@ impl ValueEnum for Papers {
             ),
             [Paper::Adaptive] => (
                 "adaptive",
-                "None: what `adaptive` must show on the papers' workloads",
+                "Not a paper: what `adaptive` must show on the papers' workloads",
             ),
             _ => ("all", "All of them"),
         };
@@ -281,7 +281,7 @@ impl ValueEnum for Papers {
 }
 
 const REPRODUCE_HELP: &str = "\
-Exits with 7 if a claim does not hold that held in the program's record (docs/fidelity.json). What a
+Exits with 7 if a claim does not hold that held in the program's record (docs/fidelity.json). What a \
 line means, and when it holds: docs/FIDELITY.md.";
 
 /// Options of `manual`.
@@ -303,7 +303,7 @@ pub struct Manual {
 }
 
 const MANUAL_HELP: &str = "\
-Writes PROGRAM/man1/*.1, a page for each command, and bash/numaherd, zsh/_numaherd, fish/numaherd.fish. The
+Writes PROGRAM/man1/*.1, a page for each command, and bash/numaherd, zsh/_numaherd, fish/numaherd.fish. The \
 same programs and date give the same bytes.";
 
 /// Reads `512KiB` or `2MiB` as KiB.

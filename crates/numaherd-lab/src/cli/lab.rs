@@ -58,8 +58,8 @@ pub struct LabRun {
 }
 
 const RUN_HELP: &str = "\
-With --policy, `numaherd run` herds CMD in the guest, and prints its summary to standard error. With
---ledger, the record is written during the run: watch it with `numaherd top --follow FILE`, and read it
+With --policy, `numaherd run` herds CMD in the guest, and prints its summary to standard error. With \
+--ledger, the record is written during the run: watch it with `numaherd top --follow FILE`, and read it \
 afterwards with `numaherd explain FILE`.
 Files that CMD writes stay in the guest and are lost when it ends.";
 
@@ -174,7 +174,7 @@ pub struct LabCompare {
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
 
-    /// Begin no trial after this time; with --keep, the same command goes on
+    /// Begin no trial after this time; with --keep, the same command continues
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
 

@@ -151,16 +151,17 @@ impl From<Followed> for Strategy {
 }
 
 const FILES: &str = "\
-FILE is a trace, or the text of `valgrind --tool=lackey --trace-mem=yes` or of `perf script -F
+FILE is a trace, or the text of `valgrind --tool=lackey --trace-mem=yes` or of `perf script -F \
 comm,pid,tid,time,period,event,addr`, which is imported first.";
 
 const IMPORT_HELP: &str = "\
+Examples:
     valgrind --tool=lackey --trace-mem=yes CMD 2>&1 | numaherd trace import - -o x.trace
     perf mem record CMD; perf script -F comm,pid,tid,time,period,event,addr > samples.txt
 Lines that cannot be parsed are counted, and the first few are shown.";
 
 const SRA_HELP: &str = "\
-Saved remote accesses: the thread has just been moved to another node, all its memory is remote; of
-the accesses that miss the last-level cache, how many are no longer remote because a sample of them
+Saved remote accesses: the thread has just been moved to another node, all its memory is remote; of \
+the accesses that miss the last-level cache, how many are no longer remote because a sample of them \
 brought pages along? docs/trace.md says precisely what is counted.
 FILE may be a text that `trace import` reads.";

@@ -189,7 +189,7 @@ fn next_steps(trials: &Trials) -> String {
     });
     format!(
         "\n{}A program of your own, compared:  {numaherd} lab compare -- CMD\n\
-         A program of your own, herded:  {numaherd} lab run --policy dino --ledger herd.jsonl -- CMD\n",
+         A program of your own, herded:  {numaherd} lab run --policy adaptive --ledger herd.jsonl -- CMD\n",
         explain.unwrap_or_default()
     )
 }

@@ -1,7 +1,6 @@
 //! The table of `lab compare`, and the sentence that sums it up.
 
-use std::fmt::Write as _;
-
+use numaherd::print;
 use numaherd_experiment::Scenario;
 use numaherd_experiment::in_lab::{Better, Measure, Source};
 use numaherd_experiment::scenario::BEST_KNOWN;
@@ -38,7 +37,8 @@ pub fn comparison(scenario: &Scenario, results: &[&Results]) -> String {
             1 => String::new(),
             _ => format!("On Linux {}: ", of.kernel),
         };
-        let _ = write!(text, "\n{on}{verdict}\n");
+        text.push('\n');
+        text += &print::wrapped(&format!("{on}{verdict}"));
     }
     text
 }
@@ -147,17 +147,19 @@ fn legend(measure: &Measure) -> String {
         (Source::Output(_), Better::Lower) => ("Figure in the output", " (lower is better)"),
         (Source::Counter(_), _) => ("Rate", " (higher is better)"),
     };
-    format!(
-        "{what} of the measured programs{better}, ± half of its mean's 95 % interval; misses are cache lines\n\
-         fetched from memory, prefetches included; local is the share of them from the core's own node; in brackets, what\n\
-         the policy ordered. NUMA balancing and cache-aware scheduling are off, except as said:"
-    )
+    let told = format!(
+        "{what} of the measured programs{better}, ± half of its mean's 95 % interval; misses: cache lines \
+         fetched from memory, prefetches included; local: the share of them from the core's own node; in \
+         brackets: what the policy ordered. NUMA balancing and cache-aware scheduling are off, except as \
+         said:"
+    );
+    print::wrapped(&told).trim_end().to_owned()
 }
 
 /// What the last policy gains, or loses, against the kernel as it is and against the best of the others.
 fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     let Some(ours) = summaries.iter().rev().find(|s| is_ours(&s.policy)) else {
-        return "No policy was compared: add one to --policies, for instance dino.".to_owned();
+        return "No policy was compared: add one to --policies, for instance adaptive.".to_owned();
     };
     let (what, name) = (&scenario.measured_are, &ours.policy);
     let measure = scenario.measure();
@@ -169,7 +171,7 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     let Some(linux) = summaries.iter().find(|s| s.policy == BASELINE) else {
         let verb = if is_time { "took" } else { "reached" };
         return format!(
-            "With {name} the {what} {verb} {} on average.",
+            "With {name}, the {what} {verb} {} on average.",
             shown(ours.mean)
         );
     };
@@ -187,7 +189,7 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
         "the figure of the {what} was"
     };
     let mut sentence = format!(
-        "With {name} {} {:.0} % {} than on Linux as it is ({} instead of {})",
+        "With {name}, {} {:.0} % {} than on plain Linux ({} instead of {})",
         were.replace("{what}", what),
         gain.abs(),
         word(gain),
@@ -200,7 +202,7 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     if let Some(best) = others.min_by(|a, b| measure.better.order(a.mean, b.mean)) {
         let gain = less(best);
         sentence += &format!(
-            " and {:.0} % {} than with {}, the best of the alternatives that can be had today",
+            " and {:.0} % {} than with {}, the best alternative",
             gain.abs(),
             word(gain),
             best.policy,
@@ -208,7 +210,7 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     }
     if let Some(local) = ours.local_access_ratio {
         sentence += &format!(
-            "; {:.0} % of its memory accesses stayed on their own node",
+            "; {:.0} % of memory accesses stayed on their own node",
             local * 100.0
         );
     }
@@ -336,7 +338,7 @@ mod tests {
             summary("linux-balancing", 7.5, 0.0),
             summary("dino", 6.0, 4.0),
         ];
-        insta::assert_snapshot!(verdict(&scenario(), &all), @"With dino the devils were done 25 % sooner than on Linux as it is (6.00 s instead of 8.00 s) and 20 % sooner than with linux-balancing, the best of the alternatives that can be had today; 50 % of its memory accesses stayed on their own node.");
+        insta::assert_snapshot!(verdict(&scenario(), &all), @"With dino, the devils were done 25 % sooner than on plain Linux (6.00 s instead of 8.00 s) and 20 % sooner than with linux-balancing, the best alternative; 50 % of memory accesses stayed on their own node.");
     }
 
     #[test]
@@ -347,7 +349,7 @@ mod tests {
             summary("adaptive", 5.0, 4.0),
         ];
         let told = verdict(&scenario(), &all);
-        assert!(!told.contains("the best of the alternatives"), "{told}");
+        assert!(!told.contains("the best alternative"), "{told}");
         let end = "With the best placement known, from the start, they take 4.00 s.";
         assert!(told.ends_with(end), "{told}");
     }
@@ -356,7 +358,7 @@ mod tests {
     fn the_sentence_says_so_when_it_loses() {
         let all = [summary("linux", 5.0, 0.0), summary("dino", 6.0, 4.0)];
         let told = verdict(&scenario(), &all);
-        assert!(told.contains("20 % later than on Linux as it is"), "{told}");
+        assert!(told.contains("20 % later than on plain Linux"), "{told}");
         let told = verdict(&scenario(), &all[..1]);
         assert!(told.contains("No policy was compared"), "{told}");
     }

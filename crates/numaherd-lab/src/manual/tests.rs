@@ -53,6 +53,17 @@ fn every_command_has_a_page_with_examples_and_every_page_a_command() {
 }
 
 #[test]
+fn paragraphs_of_help_are_wrapped_by_the_terminal_alone() {
+    for command in all(&definition()) {
+        let help = command.get_after_help();
+        for line in help.map(ToString::to_string).unwrap_or_default().lines() {
+            let is_whole = line.is_empty() || line.starts_with(' ') || line.ends_with(['.', ':']);
+            assert!(is_whole, "{}: {line}", page_name(command));
+        }
+    }
+}
+
+#[test]
 fn a_page_belongs_to_the_program_that_carries_its_command_out() {
     assert_eq!(program("numaherd"), "numaherd");
     assert_eq!(program("numaherd-config-show"), "numaherd");

@@ -170,15 +170,15 @@ fn shown(scenario: &Scenario, machine: &str, repeat: u32, figures: &[PolicyFigur
     } else {
         format!("{repeat} times")
     };
-    let verdict = table::verdict(figures).map(|verdict| format!("\n{verdict}\n"));
+    let verdict = table::verdict(figures).map(|told| format!("\n{}", print::wrapped(&told)));
     format!(
-        "{}: {}\non {machine}, until {}, {times}\n\n{}\n\n{}\n\n{}\n{}",
+        "{}: {}\non {machine}, until {}, {times}\n\n{}\n\n{}\n\n{}{}",
         scenario.name,
         scenario.about,
         until_in_words(&scenario.until),
         table::policies(figures),
         table::programs(figures),
-        table::LEGEND,
+        print::wrapped(table::LEGEND),
         verdict.unwrap_or_default()
     )
 }
