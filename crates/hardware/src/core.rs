@@ -174,14 +174,15 @@ impl Core {
         }
     }
 
-    /// Says that an access to this physical address probably comes next, so that the host can fetch what it takes to model
-    /// it. Changes nothing.
+    /// Where the host has what it takes to model an access to this physical address: addresses to be prefetched, since the
+    /// host waits for them else.
     #[inline]
-    pub fn foresee(&self, machine: &Machine, physical_address: u64) {
-        let line = physical_address >> machine.line_shift;
-        if physical_address < machine.memory.end() {
-            machine.foresee(self.thread.domain, line);
-        }
+    pub fn host_addresses(
+        &self,
+        machine: &Machine,
+        physical_address: u64,
+    ) -> impl Iterator<Item = usize> {
+        machine.host_addresses(self.thread.domain, physical_address >> machine.line_shift)
     }
 
     /// Makes a data access. `detail` is asked for only beyond the first-level cache; None means

@@ -5,13 +5,9 @@
 //! costs only what is used of it. An entry is a byte where cores and domains are few enough: nearly
 //! every modelled miss has the host wait for one, so the host's caches should hold as many as they can.
 
-#![expect(unsafe_code, reason = "memory of zeros is taken for entries")]
-
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crate::host::host_fetch;
 
 /// Who may hold a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,8 +49,8 @@ impl Holder {
     }
 }
 
-/// Lines in a block: 512 MiB of memory with 64-byte lines. Blocks of several MiB can be in huge pages of the host.
-const BLOCK_LINES: usize = 1 << 23;
+/// Lines in a block: 256 MiB of memory with 64-byte lines. Blocks of several MiB can be in huge pages of the host.
+const BLOCK_LINES: usize = 1 << 22;
 
 /// Locks for changes that touch several caches; far more than cores, so that they seldom meet.
 const LOCKS: usize = 256;
@@ -92,14 +88,9 @@ fn from_narrow(byte: u8, cores: u8) -> Holder {
     }
 }
 
-/// An entry, which may be zero.
-trait Zero {}
-impl Zero for AtomicU8 {}
-impl Zero for AtomicU16 {}
-
 /// The entry of a line; its block is made if need be.
 #[inline]
-fn entry<T: Zero>(blocks: &Blocks<T>, line: u64) -> &T {
+fn entry<T: Default>(blocks: &Blocks<T>, line: u64) -> &T {
     let block = &blocks[(line / BLOCK_LINES as u64) as usize];
     let block = match block.get() {
         Some(block) => block,
@@ -110,19 +101,14 @@ fn entry<T: Zero>(blocks: &Blocks<T>, line: u64) -> &T {
 
 #[cold]
 #[inline(never)]
-fn make<T: Zero>(block: &OnceLock<Box<[T]>>) -> &[T] {
-    block.get_or_init(|| {
-        // SAFETY: zero is a value of the types of entries. The host gives such memory page by page, when it is used.
-        unsafe { Box::new_zeroed_slice(BLOCK_LINES).assume_init() }
-    })
+fn make<T: Default>(block: &OnceLock<Box<[T]>>) -> &[T] {
+    block.get_or_init(|| (0..BLOCK_LINES).map(|_| T::default()).collect())
 }
 
 #[inline]
-fn foresee<T>(blocks: &Blocks<T>, line: u64) {
-    let block = blocks.get((line / BLOCK_LINES as u64) as usize);
-    if let Some(block) = block.and_then(OnceLock::get) {
-        host_fetch(&raw const block[line as usize % BLOCK_LINES] as usize);
-    }
+fn host_address<T>(blocks: &Blocks<T>, line: u64) -> Option<usize> {
+    let block = blocks.get((line / BLOCK_LINES as u64) as usize)?.get()?;
+    Some(&raw const block[line as usize % BLOCK_LINES] as usize)
 }
 
 impl Directory {
@@ -152,12 +138,12 @@ impl Directory {
         }
     }
 
-    /// Has the host fetch the entry of a line that somebody has held.
+    /// Where the host has the entry of a line, if anyone has held a line near it.
     #[inline]
-    pub(crate) fn foresee(&self, line: u64) {
+    pub(crate) fn host_address(&self, line: u64) -> Option<usize> {
         match &self.entries {
-            Entries::Narrow { blocks, .. } => foresee(blocks, line),
-            Entries::Wide(blocks) => foresee(blocks, line),
+            Entries::Narrow { blocks, .. } => host_address(blocks, line),
+            Entries::Wide(blocks) => host_address(blocks, line),
         }
     }
 

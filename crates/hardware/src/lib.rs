@@ -55,7 +55,6 @@ mod known_sequences;
 pub use config::{Cache, Config, Prefetch, Smt, Tlb, TlbLevel};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
 pub use error::HardwareError;
-pub use host::host_fetch;
 pub use ipm::{
     Application, Credited, Eviction, Histories, Ipm, IpmConfig, IpmCounts, Notification,
     PeriodicPass, SharingMatrix, StartedThread, Storage, Structure, Thread,

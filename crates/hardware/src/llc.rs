@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::cache::SetIndex;
 use crate::config;
 use crate::directory::Holder;
-use crate::host::{HOST_LINE_BYTES, host_fetch};
+use crate::host::HOST_LINE_BYTES;
 
 /// Lines are above these bits; holder and dirty bit below. An empty place is 0, since a line in
 /// the cache has a holder.
@@ -102,16 +102,14 @@ impl Llc {
         }
     }
 
-    /// Has the host fetch the set of a line.
+    /// Where the host has the set of a line: each line of its caches.
     #[inline]
-    pub(crate) fn foresee(&self, line: u64) {
+    pub(crate) fn host_addresses(&self, line: u64) -> impl Iterator<Item = usize> {
         let index = self.index.of(line);
         let shard = &self.shards[index & (self.shards.len() - 1)];
         let start = shard.at + (index >> self.shard_bits) * self.ways * size_of::<u64>();
         let end = start + self.ways * size_of::<u64>();
-        for host_line in start / HOST_LINE_BYTES..=(end - 1) / HOST_LINE_BYTES {
-            host_fetch(host_line * HOST_LINE_BYTES);
-        }
+        (start / HOST_LINE_BYTES..end.div_ceil(HOST_LINE_BYTES)).map(|line| line * HOST_LINE_BYTES)
     }
 
     /// Looks a line up under its set's lock; a line found becomes the most recent of its set.

@@ -267,11 +267,11 @@ impl Machine {
         black_box(self.directory.holder(line));
     }
 
-    /// Has the host fetch what [`Machine::request`] will read, for a line that is probably asked for next.
+    /// Where the host has what [`Machine::request`] will read.
     #[inline]
-    pub(crate) fn foresee(&self, domain: usize, line: u64) {
-        self.directory.foresee(line);
-        self.llcs[domain].foresee(line);
+    pub(crate) fn host_addresses(&self, domain: usize, line: u64) -> impl Iterator<Item = usize> {
+        let entry = self.directory.host_address(line).into_iter();
+        entry.chain(self.llcs[domain].host_addresses(line))
     }
 
     /// Gets a line that is not in the core's private caches.

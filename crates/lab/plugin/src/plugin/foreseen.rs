@@ -2,6 +2,7 @@
 //! The callbacks' part in foresight: what the next access will probably need, fetched early.
 
 use super::Plugin;
+use crate::foresight::host_fetch;
 use crate::vcpu::Vcpu;
 
 impl Plugin {
@@ -14,7 +15,10 @@ impl Plugin {
             self.memory.get(),
         ) {
             memory.fetch(physical_address);
-            state.core.foresee(machine, physical_address);
+            state
+                .core
+                .host_addresses(machine, physical_address)
+                .for_each(host_fetch);
         }
     }
 
