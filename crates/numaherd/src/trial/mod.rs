@@ -8,6 +8,7 @@
 
 mod conduct;
 mod live;
+mod paces;
 mod progress;
 
 use std::cell::RefCell;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use numaherd_herd::ledger::{self, Design, Side, TrialEnd, TrialPlan};
+use numaherd_herd::ledger::{self, Design, Record, Side, TrialEnd, TrialPlan};
 use numaherd_herd::{Change, Control, ControlError, Line, Request, Summary, control};
 use numaherd_policy::groups::Policies;
 use numaherd_quantity::{nanoseconds, time};
@@ -33,6 +34,7 @@ use crate::run::{self, Attached, Ender, Group, Purpose};
 use crate::{lock, print};
 use conduct::{Event, Halt, Machine, Reading, conduct};
 use live::Live;
+use paces::Paces;
 use progress::{Endpoint, Source};
 
 /// How long the herd may take to answer.
@@ -52,7 +54,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
     let source = source(options)?;
     let plan = plan(options, &config, &source)?;
     let (news, heard) = mpsc::channel();
-    let seen = Arc::new(Mutex::new(RunModel::new()));
+    let seen = Arc::new(Mutex::new(Seen::default()));
     let (herd, requests) = control::pair();
     let conductor = Conductor {
         began: Instant::now(),
@@ -86,10 +88,10 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
     };
     let attached = Attached {
         watchers: vec![Box::new(move |line: &Arc<Line>| {
-            let mut run = lock(&seen);
-            let was_empty = run.more.snapshots == 0;
-            run.take(line);
-            if was_empty && run.more.snapshots > 0 {
+            let mut seen = lock(&seen);
+            let was_empty = seen.run.more.snapshots == 0;
+            seen.take(line);
+            if was_empty && seen.run.more.snapshots > 0 {
                 // The conductor may have given up.
                 let _ = news.send(News::First);
             }
@@ -273,16 +275,32 @@ fn counts_instructions(run: &RunModel) -> bool {
     signals.any(|report| report.signal == Signal::MissRate && report.is_measured())
 }
 
-/// What the machine has counted of the selected threads.
-fn counted(run: &RunModel) -> Option<Reading> {
-    let value = match counts_instructions(run) {
-        true => run.totals.counted.instructions as f64,
-        false => run.more.cpu_s,
-    };
-    run.latest().map(|_| Reading {
-        at: Duration::from_nanos(run.time_ns),
-        value,
-    })
+/// What the conductor sees of the run.
+#[derive(Default)]
+struct Seen {
+    run: RunModel,
+    paces: Paces,
+}
+
+impl Seen {
+    fn take(&mut self, line: &Arc<Line>) {
+        self.run.take(line);
+        if let Record::Snapshot(snapshot) = &line.record {
+            self.paces.take(snapshot);
+        }
+    }
+
+    /// What the machine has counted of the selected threads.
+    fn counted(&self) -> Option<Reading> {
+        let value = match counts_instructions(&self.run) {
+            true => self.paces.progress_s,
+            false => self.run.more.cpu_s,
+        };
+        self.run.latest().map(|_| Reading {
+            at: Duration::from_nanos(self.run.time_ns),
+            value,
+        })
+    }
 }
 
 /// Conducts the trial of a running herd.
@@ -291,7 +309,7 @@ struct Conductor {
     heard: Receiver<News>,
     control: Control,
     source: Source,
-    seen: Arc<Mutex<RunModel>>,
+    seen: Arc<Mutex<Seen>>,
     config: Config,
     plan: TrialPlan,
     selected: String,
@@ -339,12 +357,13 @@ impl Conductor {
         }
         self.some_match()?;
         let (threads, managed, is_instructions) = {
-            let run = lock(&self.seen);
+            let run = &lock(&self.seen).run;
             let managed = run.now.threads - run.now.hands_off;
-            (run.now.threads, managed, counts_instructions(&run))
+            (run.now.threads, managed, counts_instructions(run))
         };
         if self.source == Source::World && is_instructions {
-            "instructions of the selected threads".clone_into(&mut self.plan.counter);
+            "instructions of the selected threads, each beside its own speed so far"
+                .clone_into(&mut self.plan.counter);
         }
         if managed == 0 {
             return Err(Halt::Failed(format!(
@@ -358,7 +377,7 @@ impl Conductor {
     }
 
     fn some_match(&self) -> Result<(), Halt> {
-        match lock(&self.seen).now.threads {
+        match lock(&self.seen).run.now.threads {
             0 => Err(Halt::Failed(format!(
                 "no process matches {}",
                 self.selected
@@ -427,7 +446,7 @@ impl Machine for Conductor {
             // A program that ends takes its counter along.
             Some(Err(_)) if self.heard.try_recv().is_ok() => Err(Halt::Stopped),
             Some(Err(why)) => Err(Halt::Failed(format!("{why:#}"))),
-            None => counted(&lock(&self.seen)).ok_or(Halt::Stopped),
+            None => lock(&self.seen).counted().ok_or(Halt::Stopped),
         }
     }
 }
