@@ -14,7 +14,9 @@
 //! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
 //! share is within 15 % of the way from one of the two to the other, the process counts as that one. It counts as shared,
 //! too, when at least four blocks have been judged by their own accesses and two thirds of them are. Either way local
-//! accesses must be no more than half of the way from chance to all. The block's own eighth access decides anew. A process
+//! accesses must be no more than half of the way from chance to all, of those that are sampled and, where lines from memory are
+//! counted, of these, half of which count 5 s later: samples of a moment may show one phase of a program alone. The block's own
+//! eighth access decides anew. A process
 //! that counts as shared has all the rest of its private memory ordered at once like this, so that large memory, and what is
 //! only written, need not be sampled block by block. Memory of fewer blocks of 512 pages than there are threads is not: it
 //! would not be even on their nodes. Once all is ordered, it takes 32 accesses to show that a block is private, since threads
@@ -87,6 +89,8 @@ const ENOUGH_JUDGED: u32 = 4;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
 /// are smaller parts of blocks lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
+/// After so many ns half of the lines that were counted count (chosen here).
+const COUNTED_HALVES_NS: f64 = 5e9;
 /// Accesses in a row that were local, or to blocks that stay where they were ordered, after which sampling rests.
 const SETTLED: u32 = 128;
 
@@ -101,6 +105,8 @@ pub struct ByUse {
     tallies: HashMap<ProcessId, Tally>,
     /// Those of the processes with less memory than can be dealt.
     small: HashSet<ProcessId>,
+    /// Of the processes whose lines are counted, which were local.
+    counted: HashMap<ProcessId, Counted>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
     found_shared: Vec<(ProcessId, ThreadId)>,
     /// Blocks that were ordered since the last batch.
@@ -176,8 +182,9 @@ impl Tally {
         }
     }
 
-    /// What the process's blocks are, if they are alike; its threads are on these nodes.
-    fn kind(&self, nodes: &[NodeId]) -> Option<Kind> {
+    /// What the process's blocks are, if they are alike; its threads are on these nodes, and such a share of their lines was
+    /// local, as far as they are counted.
+    fn kind(&self, nodes: &[NodeId], counted: Option<f64>) -> Option<Kind> {
         if self.pairs < ENOUGH_PAIRS {
             return None;
         }
@@ -189,7 +196,8 @@ impl Tally {
         let way = |share: f64| (share - chance) / (1.0 - chance);
         let local = f64::from(self.local) / f64::from(self.accesses.max(1));
         let most_are_shared = self.judged >= ENOUGH_JUDGED && self.shared * 3 >= self.judged * 2;
-        if (way(same) <= ALIKE || most_are_shared) && way(local) <= LOCAL {
+        let is_remote = way(local.max(counted.unwrap_or(0.0))) <= LOCAL;
+        if (way(same) <= ALIKE || most_are_shared) && is_remote {
             Some(Kind::Shared)
         } else {
             (way(same) >= 1.0 - ALIKE).then_some(Kind::Private)
@@ -265,6 +273,40 @@ fn with_others(placed: &[PlacedThread], snapshot: &Snapshot) -> HashSet<ProcessI
     others.map(|thread| thread.process).collect()
 }
 
+/// Lines from memory that were counted of a process of late, and those of them that were local.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    local: f64,
+    all: f64,
+}
+
+impl Counted {
+    /// Takes in an interval of all processes.
+    fn take(counted: &mut HashMap<ProcessId, Self>, snapshot: &Snapshot) {
+        let kept = 0.5f64.powf(snapshot.interval_ns as f64 / COUNTED_HALVES_NS);
+        counted.retain(|_, counted| {
+            *counted = Self {
+                local: counted.local * kept,
+                all: counted.all * kept,
+            };
+            counted.all >= 1.0
+        });
+        for thread in &snapshot.threads {
+            let lines = (thread.counts).and_then(|counts| Some((counts.local?, counts.remote?)));
+            if let Some((local, remote)) = lines.filter(|&(local, remote)| local > 0 || remote > 0)
+            {
+                let counted = counted.entry(thread.process).or_default();
+                counted.local += local as f64;
+                counted.all += local as f64 + remote as f64;
+            }
+        }
+    }
+
+    fn share(self) -> f64 {
+        self.local / self.all
+    }
+}
+
 /// Whether a process has fewer blocks of memory than `threads`, as far as is known.
 fn is_small(snapshot: &Snapshot, process: ProcessId, threads: usize) -> bool {
     let process = snapshot.process(process);
@@ -303,6 +345,7 @@ impl PageRule for ByUse {
         self.small = (nodes.iter().filter(is_small))
             .map(|(&process, _)| process)
             .collect();
+        Counted::take(&mut self.counted, snapshot);
         self.nodes = nodes;
         let ended: HashSet<ProcessId> = (self.tallies.keys().copied())
             .filter(|process| !on_several.contains(process))
@@ -343,7 +386,8 @@ impl PageRule for ByUse {
         tally.take(block, access);
         block.take(access);
         let is_due = tally.at_large_ns.is_none_or(is_old) && !self.small.contains(&process);
-        if is_due && tally.kind(nodes) == Some(Kind::Shared) {
+        let counted = self.counted.get(&process).map(|counted| counted.share());
+        if is_due && tally.kind(nodes, counted) == Some(Kind::Shared) {
             tally.at_large_ns = Some(now_ns);
             tally.dealt_over.clone_from(nodes);
             self.found_shared.push((process, access.sample.thread));
@@ -354,7 +398,7 @@ impl PageRule for ByUse {
             false => None,
         };
         tally.judge(own);
-        let kind = own.or_else(|| tally.kind(nodes))?;
+        let kind = own.or_else(|| tally.kind(nodes, counted))?;
         let to = match kind {
             Kind::Private => user?,
             Kind::Shared => tally.whose_turn(nodes, access.page),

@@ -175,6 +175,22 @@ fn all_memory_of_a_process_that_counts_as_shared_is_dealt_once_as_its_blocks_are
 }
 
 #[test]
+fn memory_is_not_dealt_by_samples_of_a_moment_where_most_lines_of_the_interval_were_local() {
+    for (local, dealt) in [(25, true), (90, false)] {
+        let mut scene = scene();
+        for thread in &mut scene.snapshot.threads {
+            let counts = thread.counts.as_mut().unwrap();
+            (counts.local, counts.remote) = (Some(local), Some(100 - local));
+        }
+        let orders = orders(
+            &scene,
+            &in_turn(6, |block, round| (block as u32 + round) % 4),
+        );
+        assert_eq!(orders.iter().any(is_at_large), dealt, "{local} %");
+    }
+}
+
+#[test]
 fn memory_is_not_dealt_again_when_a_thread_was_not_placed_for_a_while() {
     let mut scene = scene();
     let mut paging = ByUse::paging(&Settings::default());
