@@ -14,7 +14,8 @@
 //! * lines in flight `F = (M L + (q - M) L_llc) / B` (Little's law), at least 1;
 //! * time without memory `T - M (L - L_llc) / F`. Where requests are not counted, `F` is 3, or as much as leaves a
 //!   fifth of the time;
-//! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes;
+//! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes; of a thread that
+//!   is on another node than it was, what was known before: most of the interval it was elsewhere;
 //! * the cache that it has: what it brought in within one time that is the same for all that share the cache;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
 //!   that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by
@@ -236,6 +237,12 @@ impl Estimator {
             .map(Load::from)
             .max();
         let seats = seats(topology);
+        let node = |cpu: CpuId| seats.get(cpu).map(|(seat, _)| seat.node);
+        for load in threads.iter_mut().filter(|load| load.is_counted()) {
+            let known = &mut known[load.at];
+            let stayed = known.cpu.is_none_or(|was| node(was) == node(load.cpu));
+            known.reads(&mut load.memory, stayed);
+        }
         for owner in (processes.iter_mut()).filter(|owner| owner.threads.len() > 1) {
             owner.private = tell_shared_from_private(&mut threads, &owner.threads, &seats);
         }
@@ -350,6 +357,11 @@ impl Picture {
     pub fn place(&self, thread: ThreadId) -> Option<usize> {
         let threads = &self.threads;
         threads.binary_search_by_key(&thread, |load| load.id).ok()
+    }
+
+    /// A thread, by its name.
+    pub fn thread(&self, thread: ThreadId) -> Option<&Load> {
+        self.place(thread).map(|at| &self.threads[at])
     }
 
     /// Whether a CPU is in another domain than a thread is.

@@ -37,6 +37,9 @@ impl Default for Beliefs {
 
 /// Of what may as well be shared as private, the share that is taken to be private (chosen here: the middle).
 const LIKELY_PRIVATE: f64 = 0.5;
+/// In how many pieces the private part of a thread is at worst: programs have some arrays, and each thread a part of each
+/// (chosen here).
+const PIECES: f64 = 8.0;
 /// The doubt that is left once speeds were foretold and measured (chosen here).
 const LEARNED: f64 = 1.25;
 /// Busy threads of a machine on which beliefs are learned: with more it would take too long (chosen here).
@@ -61,11 +64,13 @@ impl Beliefs {
             cache_helps,
             evenly: false,
             private,
+            pieces: 1.0,
         };
         [
             draw(hop, capacity, true, LIKELY_PRIVATE),
             Draw {
                 evenly: true,
+                pieces: PIECES,
                 ..draw(hop * farther, capacity / doubt, false, 0.0)
             },
             draw(hop, capacity, false, LIKELY_PRIVATE),
@@ -124,6 +129,7 @@ impl Estimator {
                         cache_helps,
                         evenly: false,
                         private,
+                        pieces: 1.0,
                     })
                 });
                 let error = draws.map(&mut error).fold(f64::INFINITY, f64::min);

@@ -25,6 +25,8 @@ pub(super) struct Draw {
     /// Of what may as well be shared as private, the share of a process's lines that turns out to be private once
     /// its memory follows its threads to several nodes.
     pub(super) private: f64,
+    /// In how many pieces the private part of each thread is.
+    pub(super) pieces: f64,
 }
 
 /// The latency of a hit in the last-level cache as a share of that of local memory (FACTS 7.1: 19.5 of

@@ -18,9 +18,20 @@ pub(super) struct Known {
     pub(super) cpu: Option<CpuId>,
     /// The share of a CPU that it wanted at its busiest of late.
     pub(super) peak: f64,
+    /// Where its lines came from when it last stayed on a node: nodes (places) and shares.
+    pub(super) memory: Vec<(usize, f64)>,
 }
 
 impl Known {
+    /// Takes in where the lines of a thread came from, or gives what was known if it is on another node than it was, as
+    /// `stayed` says: which of its lines were local when is not known then.
+    pub(super) fn reads(&mut self, memory: &mut Vec<(usize, f64)>, stayed: bool) {
+        match stayed || self.memory.is_empty() {
+            true => self.memory.clone_from(memory),
+            false => memory.clone_from(&self.memory),
+        }
+    }
+
     /// Takes in what a thread wants in an interval. Threads that wait for each other want little now and all in a
     /// moment: what one wanted is forgotten by and by.
     pub(super) fn wants(&mut self, wanted: f64, interval_ns: u64) {

@@ -76,14 +76,14 @@ impl Moved {
     }
 }
 
-/// The share of pages that are in one block with those of another thread, if each thread has its own in one piece: such
-/// a block has no one user. Where all threads are on one node, blocks do not matter.
-fn mixed(pages: &[u64], nodes: &[usize], block_pages: u64) -> f64 {
+/// The share of pages that are in one block with those of another thread, if each thread has its own in so many pieces, a
+/// part of each array: such a block has no one user. Where all threads are on one node, blocks do not matter.
+fn mixed(pages: &[u64], nodes: &[usize], block_pages: u64, pieces: f64) -> f64 {
     if nodes.windows(2).all(|two| two[0] == two[1]) {
         return 0.0;
     }
     let blocks = pages.iter().sum::<u64>() as f64 / block_pages as f64;
-    (nodes.len() as f64 / blocks.max(1.0)).min(1.0)
+    (nodes.len() as f64 * pieces / blocks.max(1.0)).min(1.0)
 }
 
 impl Picture {
@@ -190,7 +190,8 @@ impl Picture {
                     true => 0.0,
                     false => 1.0 - owner.private,
                 };
-                let apart = 1.0 - mixed(&owner.pages, &nodes, self.block_pages);
+                let pieces = self.draws[draw].pieces;
+                let apart = 1.0 - mixed(&owner.pages, &nodes, self.block_pages, pieces);
                 let found = unknown * self.draws[draw].private * apart;
                 let part = 1.0 / nodes.len() as f64;
                 (
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_block_for_each_thread_is_mixed_and_many_are_not() {
-        let mixed = |blocks: u64, nodes: &[usize]| mixed(&[blocks * 64, 0], nodes, 64);
+        let mixed = |blocks: u64, nodes: &[usize]| mixed(&[blocks * 64, 0], nodes, 64, 1.0);
         assert_eq!(mixed(1, &[1, 1, 1]), 0.0, "one node");
         assert_eq!(mixed(0, &[0, 1]), 1.0);
         assert_eq!(mixed(2, &[0, 1]), 1.0);

@@ -110,3 +110,20 @@ fn a_thread_whose_memory_is_somewhere_else_may_gain_nothing_elsewhere() {
     assert!(then[0] < now[0], "as the pages are: {then:?} of {now:?}");
     assert!(then[1] > now[1], "evenly: {then:?} of {now:?}");
 }
+
+#[test]
+fn the_memory_of_a_thread_that_was_moved_stays_where_it_was_seen() {
+    let mut scene = scene();
+    program(&mut scene, 1, 0, 100.0, 4000);
+    let mut estimator = Estimator::default();
+    let mut memory = |scene: &Scene| {
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        estimator.observe(&stage).threads.remove(0).memory
+    };
+    assert_eq!(memory(&scene), [(0, 1.0)]);
+    // All of the interval but its end was on node 0.
+    scene.snapshot.threads[0].cpu = CpuId(6);
+    assert_eq!(memory(&scene), [(0, 1.0)]);
+    // What is counted from now on is of where it is.
+    assert_eq!(memory(&scene), [(3, 1.0)]);
+}

@@ -19,6 +19,8 @@ const ASSUMED_LINES: f64 = 2.0;
 /// How much more of one memory than of another must be on a thread's node for its local lines to tell which of the two
 /// it reads (chosen here).
 const TOLD_APART: f64 = 0.5;
+/// Requests per 1000 instructions that differ by less than this share are of one phase (chosen here).
+const ONE_PHASE: f64 = 0.15;
 /// Memory is private of which this share is (chosen here).
 const PRIVATE: f64 = 0.95;
 /// Where a domain's cache is not described: bytes a core.
@@ -87,6 +89,16 @@ impl Load {
             Some(_) => Basis::Uncore,
             None => Basis::Counters,
         }
+    }
+
+    /// Whether a thread did the same in another interval, as far as is counted: how often it asks the last-level cache does
+    /// not hang on where it and its memory are.
+    pub fn does_as(&self, other: &Self) -> bool {
+        let (Some(one), Some(other)) = (self.requests, other.requests) else {
+            return true;
+        };
+        let most = one.max(other);
+        most < QUIET || (one - other).abs() <= ONE_PHASE * most
     }
 
     /// Where its lines come from by a draw.

@@ -13,8 +13,9 @@
 //!    suffers least.
 //! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
-//!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
-//!    process that it touches has credit for its cost. Where it has too little, and its threads stay where they are, a
+//!    more than a quarter of that; it would have been as much on average over the last looks, back to 10 s, since its memory
+//!    last moved: what suits threads in one phase may cost them more in the next; over the time that its threads have been
+//!    seen that would pay for the moves; and every process that it touches has credit for its cost. Where it has too little, and its threads stay where they are, a
 //!    part of its memory that the credit pays for follows first, and once that has gained, the next; otherwise its
 //!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
 //!    `first_credit_ms`.
@@ -29,11 +30,14 @@
 //!    these processes, the private memory alone follows. Each of them is charged for the pages as often as there
 //!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
-//!    compared with those before. Unless they are better on average, threads and memory go back (a thread that would
-//!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there), and
-//!    nothing is tried for `wait_s`, and for twice as long each time after; after the second time in a row nothing is
-//!    tried before as much more or less is lost as must be gained, or other threads are busy. Where a gain shows, its
-//!    cost is refunded. Either way the estimates learn from it.
+//!    compared with those in looks before in which they did the same, as far as is counted: asked the last-level cache as often
+//!    per instruction, within 15 %. Unless they are better on average, threads and memory go back (a thread that would
+//!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there, and so do
+//!    threads whose memory has followed their use), and nothing is tried for `wait_s`, and for twice as long each time after;
+//!    after the second time in a row nothing is tried before as much more or less is lost as must be gained, or other threads
+//!    are busy. Where a gain shows, its cost is refunded. Either way the estimates learn from it. Where threads do something
+//!    else than before for most of a second, their speeds say nothing: threads go back if the equations want them back by
+//!    what they do now, and nothing is refunded.
 //!
 //! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
 //! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
@@ -63,20 +67,22 @@
 mod action;
 mod cores;
 mod orders;
+mod past;
 mod rules;
 pub(crate) mod search;
 mod seeds;
 mod settings;
 mod uncounted;
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{PageOrder, Pages, Part, ProcessId, Signal, ThreadId};
+use numaherd_world::{PageOrder, ProcessId, Signal, ThreadId};
 
-use crate::estimate::{Basis, Estimator, Load, Picture, Rough};
+use crate::estimate::{Basis, Estimator, Load, Picture};
 use crate::losses::{Losses, Meter};
 use crate::memory::PerThread;
 use crate::policy::{Needs, Optional, Random};
@@ -84,11 +90,12 @@ use crate::reason::{Figure, Reason};
 use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
-use action::{Action, Ordered, costs};
-use orders::{of_memory, order, own};
+use action::{Action, Verdict, costs};
+use orders::of_memory;
+use past::Past;
 pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
-use search::{Balanced, Candidate, may_have};
+use search::{Balanced, Candidate};
 use seeds::Seeds;
 pub use settings::AdaptiveSettings;
 use uncounted::Uncounted;
@@ -143,6 +150,7 @@ pub struct Adaptive {
     /// Of processes of whose memory a part has followed: to which node (place), and how many portions.
     followed: BTreeMap<ProcessId, (usize, u64)>,
     uncounted: Uncounted,
+    past: Past,
     meter: Meter,
     losses: Option<Losses>,
 }
@@ -169,6 +177,7 @@ impl Adaptive {
             told: BTreeSet::new(),
             followed: BTreeMap::new(),
             uncounted: Uncounted::default(),
+            past: Past::default(),
             meter: Meter::default(),
             losses: None,
         }
@@ -227,7 +236,7 @@ impl Adaptive {
     }
 
     /// Whether an action is over and how it ended; what is not over goes on.
-    fn judge(&mut self, stage: &Stage<'_>, picture: &Picture) -> Option<(Action, f64)> {
+    fn judge(&mut self, stage: &Stage<'_>, picture: &Picture) -> Option<(Action, Verdict)> {
         if !self.action.as_mut()?.watch(stage, picture) {
             return None;
         }
@@ -237,85 +246,8 @@ impl Adaptive {
         let speeds = action.speeds();
         let layout = (&*action.layout.cpus, &*action.layout.memory);
         (self.estimator).learn(stage.topology, &action.before, layout, &speeds);
-        let gained = action.gained(&speeds)?;
-        Some((action, gained))
-    }
-
-    /// Puts back what did not gain.
-    fn undo(
-        &mut self,
-        stage: &Stage<'_>,
-        picture: &Picture,
-        action: Action,
-        gained: f64,
-    ) -> Vec<Seat> {
-        if self.failed > 0 {
-            // Twice: not before something has changed.
-            self.fruitless = Some((Rough::of(&action.before.lost_now()).mean(), u64::MAX));
-        }
-        self.failed += 1;
-        let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
-        // A cast from float saturates.
-        self.wait_until_ns = stage.snapshot.time_ns.saturating_add(wait_ns as u64);
-        let because = || {
-            UNDO.because(words!(
-                "all threads together ran at {gained} of their speed before",
-                gained = Figure::Measured(gained, 3)
-            ))
-        };
-        self.letting_go.extend(action.held);
-        let back = action.moved.iter().filter_map(|&(thread, cpu)| {
-            let at = picture.place(thread)?;
-            // What was let go since and is elsewhere is the kernel's.
-            let put = action
-                .before
-                .place(thread)
-                .map(|at| action.layout.cpus[at])?;
-            if picture.is_move(&picture.threads[at], put) {
-                return None;
-            }
-            may_have(stage, picture.threads[at].at, cpu).then_some((at, cpu))
-        });
-        let back: Vec<(usize, CpuId)> = back.collect();
-        let mut seats = Vec::new();
-        for (at, cpu, fits) in cores::fitting(picture, &back) {
-            let load = &picture.threads[at];
-            if fits {
-                seats.push(stage.seat(load.at, cpu, because()));
-                self.let_go.push(load.id);
-            } else {
-                self.letting_go.insert(load.id);
-            }
-        }
-        for follow in &action.followed {
-            let mut owners = picture.processes.iter();
-            let Some(owner) = owners.find(|owner| owner.id == follow.process) else {
-                continue;
-            };
-            let thread = picture.threads[owner.threads[0]].id;
-            let mut back = |pages, from: usize| {
-                if owner.fits[from] {
-                    let why = because().why.to_string();
-                    let order = order(stage, (owner.id, thread), pages, from, UNDO, why);
-                    self.pages.push(order);
-                }
-            };
-            let part = Part::WHOLE;
-            match follow.ordered {
-                Ordered::ToOne(pages) => {
-                    self.followed.remove(&follow.process);
-                    back(pages, follow.from);
-                }
-                Ordered::Dealt => back(own(part), follow.from),
-                Ordered::AsUsed => {}
-            }
-            if follow.memory.spreads {
-                for &kind in &owner.common_kinds {
-                    back(Pages::OfKind { kind, part }, follow.common_from);
-                }
-            }
-        }
-        seats
+        let verdict = action.verdict();
+        Some((action, verdict))
     }
 
     /// Seats threads and orders pages.
@@ -344,7 +276,7 @@ impl Adaptive {
             load.is_free && (waits || picture.is_move(load, cpu))
         };
         cores::part(stage, picture, &mut candidate.cpus, is_seated);
-        let mut action = Action::new(Arc::clone(picture), candidate, charged);
+        let mut action = Action::new(Arc::clone(picture), candidate, charged, self.past.clone());
         let candidate = &action.layout;
         let mut seats = Vec::new();
         for (at, (load, &cpu)) in picture.threads.iter().zip(&candidate.cpus).enumerate() {
@@ -376,11 +308,51 @@ impl Adaptive {
         let gain = (lost - lost_then) / picture.busy_cores();
         let portions = &mut self.followed;
         let (pages, followed) = of_memory(stage, picture, candidate, portions, (gain, &why));
+        if !followed.is_empty() {
+            self.past.forget();
+        }
         self.pages.extend(pages);
         action.followed = followed;
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
         seats
+    }
+
+    /// Draws the conclusion from what came of an action: the seats that undo it, if it is undone.
+    fn conclude(
+        &mut self,
+        stage: &Stage<'_>,
+        picture: &Picture,
+        action: Action,
+        verdict: Verdict,
+    ) -> Option<Vec<Seat>> {
+        match verdict {
+            Verdict::Counted(gained) if gained <= 1.0 => {
+                let why = words!(
+                    "all threads together ran at {gained} of their speed before",
+                    gained = Figure::Measured(gained, 3)
+                );
+                Some(self.undo(stage, picture, action, &why.to_string()))
+            }
+            Verdict::Counted(_) => {
+                self.failed = 0;
+                for (process, cost) in action.charged {
+                    if let Some(credit) = self.credit.get_mut(&process) {
+                        *credit += cost;
+                    }
+                }
+                None
+            }
+            Verdict::Unclear => {
+                let regret = action.regret(picture).filter(|&regret| regret > 0.0)?;
+                let why = words!(
+                    "threads do something else than before; {regret} fewer cores are expected to be lost as it was",
+                    regret = Figure::Measured(regret, 2)
+                );
+                Some(self.undo(stage, picture, action, &why.to_string()))
+            }
+            Verdict::Unknown => None,
+        }
     }
 
     /// What is done at a look.
@@ -394,16 +366,14 @@ impl Adaptive {
         self.schedule(picture);
         self.accrue(stage, picture);
         self.release(stage, picture);
-        if let Some((action, gained)) = self.judge(stage, picture) {
-            if gained <= 1.0 {
-                return self.undo(stage, picture, action, gained);
-            }
-            self.failed = 0;
-            for (process, cost) in action.charged {
-                if let Some(credit) = self.credit.get_mut(&process) {
-                    *credit += cost;
-                }
-            }
+        let judged = self.judge(stage, picture);
+        if self.action.is_none() {
+            (self.past).see(picture, stage.snapshot.time_ns, stage.snapshot.interval_ns);
+        }
+        if let Some((action, verdict)) = judged
+            && let Some(seats) = self.conclude(stage, picture, action, verdict)
+        {
+            return seats;
         }
         if self.action.is_some() {
             self.next = Duration::from_nanos(JUDGED_AFTER);
@@ -455,6 +425,7 @@ impl Adaptive {
             )
             .collect();
         let lost = balanced.lost;
+        let stays = balanced.cpus.clone();
         let candidate = search::best(stage, picture, layouts, &credit, balanced, most);
         let then = candidate.lost(picture);
         self.meter.searched(&lost, &then);
@@ -470,6 +441,10 @@ impl Adaptive {
             return Vec::new();
         }
         self.fruitless = None;
+        let gain = self.past.gain(picture, &stays, &candidate).unwrap_or(gain);
+        if gain < least {
+            return Vec::new();
+        }
         let costs = costs(picture, &candidate);
         let affordable = |(process, cost): &(ProcessId, f64)| {
             self.credit

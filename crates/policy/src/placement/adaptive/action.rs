@@ -6,13 +6,19 @@ use std::sync::Arc;
 use numaherd_topology::CpuId;
 use numaherd_world::{Pages, ProcessId, ThreadId};
 
+use super::past::{Past, touched};
 use super::search::Candidate;
 use super::{JUDGED_AFTER, PAGE_NS, SETTLES_AFTER};
-use crate::estimate::{Load, Memory, Owner, Picture};
+use crate::estimate::{Load, Lost, Memory, Owner, Picture};
 use crate::stage::Stage;
 
 /// Pages move as long as that takes more than this share of the time (chosen here).
 const STILL_MOVES: f64 = 0.01;
+
+/// For how many ns threads are watched that do something else than before (chosen here).
+const UNCLEAR_AFTER: u64 = 4 * JUDGED_AFTER;
+/// The share of their time in which threads must do what they did before for their speeds to be compared (chosen here).
+const CLEAR: f64 = 0.5;
 
 /// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
 const MOVE_NS: f64 = 100_000.0;
@@ -35,8 +41,34 @@ pub(super) struct Action {
     pub(super) charged: Vec<(ProcessId, f64)>,
     /// When it is carried out and caches are filled. Intervals that began before are passed over.
     settled_ns: u64,
-    /// Of each thread, instructions and ns on a CPU since it settled.
-    since: BTreeMap<ThreadId, (f64, f64)>,
+    /// What was seen before.
+    past: Past,
+    /// Of each thread, what was seen of it since it settled.
+    since: BTreeMap<ThreadId, Since>,
+}
+
+/// What was seen of a thread since an action settled.
+#[derive(Clone, Copy, Default)]
+struct Since {
+    /// ns on a CPU.
+    ran: f64,
+    /// The same in intervals in which it did what it had done in a look before.
+    alike: f64,
+    /// Of these, each as often as the thread was as fast as in those looks.
+    times: f64,
+    /// Instructions and ns on a CPU in intervals in which it did what it did in the last look before.
+    as_last: (f64, f64),
+}
+
+/// What came of an action.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Threads were so many times as fast on average, over the CPU that they had, as when they did the same before.
+    Counted(f64),
+    /// Threads do something else than they did before: how fast they are says nothing of the action.
+    Unclear,
+    /// No speed was counted.
+    Unknown,
 }
 
 /// How a process's own memory was ordered.
@@ -109,8 +141,10 @@ impl Action {
         before: Arc<Picture>,
         layout: Candidate,
         charged: Vec<(ProcessId, f64)>,
+        past: Past,
     ) -> Self {
         Self {
+            past,
             before,
             layout,
             moved: Vec::new(),
@@ -152,33 +186,81 @@ impl Action {
         if now_ns.saturating_sub(interval_ns) < self.settled_ns {
             return false;
         }
-        for load in &picture.threads {
-            let thread = stage.thread(load.at);
-            let (instructions, ns) = self.since.entry(load.id).or_default();
-            *instructions += thread.counts.map_or(0.0, |c| c.instructions as f64);
-            *ns += thread.cpu_share * stage.snapshot.interval_ns as f64;
+        let lasted_ns = interval_ns as f64;
+        for load in picture.threads.iter().filter(|load| load.speed > 0.0) {
+            let ran_ns = stage.thread(load.at).cpu_share * lasted_ns;
+            let since = self.since.entry(load.id).or_default();
+            since.ran += ran_ns;
+            if let Some(speed) = self.past.speed(load) {
+                since.alike += ran_ns;
+                since.times += ran_ns * load.speed / speed;
+            }
+            if self
+                .before
+                .thread(load.id)
+                .is_some_and(|before| before.does_as(load))
+            {
+                since.as_last.0 += load.speed * ran_ns;
+                since.as_last.1 += ran_ns;
+            }
         }
-        now_ns >= self.settled_ns.saturating_add(JUDGED_AFTER)
+        let seen_ns = now_ns.saturating_sub(self.settled_ns);
+        let is_clear = self.verdict() != Verdict::Unclear;
+        seen_ns
+            >= if is_clear {
+                JUDGED_AFTER
+            } else {
+                UNCLEAR_AFTER
+            }
     }
 
-    /// Instructions per ns on a CPU since it settled, of each thread as in [`Self::before`]; 0 where none were counted.
+    /// Instructions per ns on a CPU since it settled, of each thread as in [`Self::before`], while it did what it did then; 0
+    /// where none were counted.
     pub(super) fn speeds(&self) -> Vec<f64> {
         let speed = |load: &Load| match self.since.get(&load.id) {
-            Some(&(instructions, ns)) if ns > 0.0 => instructions / ns,
+            Some(since) if since.as_last.1 > 0.0 => since.as_last.0 / since.as_last.1,
             _ => 0.0,
         };
         self.before.threads.iter().map(speed).collect()
     }
 
-    /// How fast threads were by these speeds, as a share of their speed before, on average over the CPU that they
-    /// wanted; `None` where nothing was counted.
-    pub(super) fn gained(&self, speeds: &[f64]) -> Option<f64> {
-        let threads = self.before.threads.iter().zip(speeds);
-        let known = threads.filter(|(load, speed)| load.speed > 0.0 && **speed > 0.0);
-        let (gained, all) = known.fold((0.0, 0.0), |(gained, all), (load, speed)| {
-            (gained + load.wanted * speed / load.speed, all + load.wanted)
-        });
-        (all > 0.0).then(|| gained / all)
+    /// How fast threads have been since it settled. What they do must be what they did before of those that it touched.
+    pub(super) fn verdict(&self) -> Verdict {
+        let sum = |all: Since, at: usize| match self.since.get(&self.before.threads[at].id) {
+            Some(since) => Since {
+                ran: all.ran + since.ran,
+                alike: all.alike + since.alike,
+                times: all.times + since.times,
+                ..all
+            },
+            None => all,
+        };
+        let touched = touched(&self.before, &self.layout).into_iter();
+        let touched = touched.fold(Since::default(), sum);
+        let all = (0..self.before.threads.len()).filter(|&at| self.before.threads[at].speed > 0.0);
+        let all = all.fold(Since::default(), sum);
+        match all.alike {
+            _ if all.ran == 0.0 => Verdict::Unknown,
+            0.0 => Verdict::Unclear,
+            _ if touched.alike < touched.ran * CLEAR => Verdict::Unclear,
+            alike => Verdict::Counted(all.times / alike),
+        }
+    }
+
+    /// Cores that putting threads back would gain by what is known now, where memory stayed.
+    pub(super) fn regret(&self, picture: &Picture) -> Option<f64> {
+        if !self.followed.is_empty() {
+            return None;
+        }
+        let mut cpus = picture.now();
+        for &(thread, cpu) in &self.moved {
+            if let Some(at) = picture.place(thread) {
+                cpus[at] = cpu;
+            }
+        }
+        let stays = vec![Memory::default(); picture.processes.len()];
+        let lost = |lost: &Lost| lost.iter().sum::<f64>() / lost.len() as f64;
+        Some(lost(&picture.lost_now()) - lost(&picture.lost(&cpus, &stays)))
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
 /// those that are the kernel's own and suffer least go where cores are idle; then the same of CPUs. What that gains is
 /// not for us to gain.
 pub(crate) struct Balanced {
-    cpus: Vec<CpuId>,
+    pub(super) cpus: Vec<CpuId>,
     /// What is then lost, in cores.
     pub(crate) lost: Lost,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use numaherd_testing::Scene;
 use numaherd_topology::CpuId;
-use numaherd_world::{Counts, Mapped, MemoryKind, MemoryKinds, Process, Residency};
+use numaherd_world::{Counts, Mapped, MemoryKind, MemoryKinds, Pages, Part, Process, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -53,6 +53,19 @@ pub(crate) fn program(scene: &mut Scene, number: u32, cpu: u32, lines: f64, page
         uncore_requests: Some(fetched),
         counted_share: 1.0,
     });
+}
+
+/// Half as much in the same time.
+fn slower(counts: &mut Counts) {
+    counts.instructions /= 2;
+    counts.lines /= 2;
+    for count in [
+        &mut counts.local,
+        &mut counts.remote,
+        &mut counts.uncore_requests,
+    ] {
+        *count = count.map(|count| count / 2);
+    }
 }
 
 fn adaptive() -> Staged<Adaptive> {
@@ -392,7 +405,7 @@ fn what_made_threads_slower_is_undone_and_not_tried_again_at_once() {
     assert_ne!(scene.places(), before);
     for thread in &mut scene.snapshot.threads {
         thread.cpu = thread.place();
-        thread.counts.as_mut().unwrap().instructions /= 2;
+        slower(thread.counts.as_mut().unwrap());
     }
     let rules = look(&mut adaptive, &mut scene, 6);
     assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");

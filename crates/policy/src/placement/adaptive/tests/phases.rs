@@ -72,7 +72,7 @@ fn a_thread_that_only_made_room_and_was_moved_by_the_kernel_since_is_not_put_bac
             scene.snapshot.threads[made_room].cpu = CpuId(elsewhere);
         }
         for thread in &mut scene.snapshot.threads {
-            thread.counts.as_mut().unwrap().instructions /= 2;
+            slower(thread.counts.as_mut().unwrap());
         }
         let rules = look(&mut adaptive, &mut scene, 4);
         assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");
@@ -111,5 +111,49 @@ fn a_process_is_left_alone_while_most_of_its_threads_sleep() {
         }
         let rules = look(&mut adaptive, &mut scene, 3);
         assert_eq!(rules.is_empty(), others == 0.0, "{others}: {rules:?}");
+    }
+}
+
+/// The two threads of [`pressed`] read hardly anything, and are as fast.
+fn calm(scene: &mut Scene) {
+    for thread in &mut scene.snapshot.threads[..2] {
+        let counts = thread.counts.as_mut().unwrap();
+        (counts.lines, counts.local) = (0, Some(0));
+        (counts.uncore_requests, counts.uncore_busy_cycles) = (Some(0), Some(0));
+    }
+}
+
+#[test]
+fn what_would_have_gained_in_the_last_interval_alone_is_not_done_until_it_lasts() {
+    let mut scene = pressed(1.0);
+    let pressing = scene.snapshot.threads.clone();
+    calm(&mut scene);
+    let mut adaptive = adaptive();
+    assert_eq!(look(&mut adaptive, &mut scene, 80), Vec::<String>::new());
+    scene.snapshot.threads = pressing;
+    assert_eq!(look(&mut adaptive, &mut scene, 1), Vec::<String>::new());
+    let rules = look(&mut adaptive, &mut scene, 40);
+    assert!(
+        rules.contains(&"adaptive: fewer lost cores".to_owned()),
+        "{rules:?}"
+    );
+}
+
+#[test]
+fn threads_that_are_slower_since_they_do_something_else_are_not_put_back() {
+    for same in [true, false] {
+        let mut scene = pressed(1.0);
+        let mut adaptive = adaptive();
+        while look(&mut adaptive, &mut scene, 1).is_empty() {}
+        for thread in &mut scene.snapshot.threads {
+            let counts = thread.counts.as_mut().unwrap();
+            match same {
+                true => slower(counts),
+                false => counts.instructions /= 2,
+            }
+        }
+        let rules = look(&mut adaptive, &mut scene, 15);
+        let is_undone = rules.contains(&"adaptive: undo".to_owned());
+        assert_eq!(is_undone, same, "{rules:?}");
     }
 }

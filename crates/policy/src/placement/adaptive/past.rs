@@ -1,0 +1,156 @@
+//! What was seen of late: a layout must gain over that, not in the last interval alone.
+//!
+//! Problem: programs have phases. What suits threads in the interval that was just seen may cost them more in the next
+//! than it gains, and is not there any more when threads and memory have moved. Rule: the estimates of the last looks are
+//! kept, each with how long its interval was. What a layout gains is what it would have gained over all of these in which
+//! the threads that it touches were seen, beside leaving threads where they are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use numaherd_topology::CpuId;
+
+use super::search::Candidate;
+use crate::estimate::{Load, Memory, Picture, Rough};
+
+/// Looks that are kept (chosen here).
+const LOOKS: usize = 8;
+/// So far back, in ns, looks count (chosen here).
+const HORIZON_NS: u64 = 10_000_000_000;
+/// Threads of a machine on which the past is looked at: with more it would take too long (chosen here).
+const MOST_THREADS: usize = 2048;
+
+#[derive(Clone)]
+struct Look {
+    picture: Arc<Picture>,
+    /// When it was, in ns.
+    at_ns: u64,
+    /// How long its interval was, in ns, with those that were left out before it.
+    lasted_ns: f64,
+}
+
+/// The last looks, the newest last.
+#[derive(Clone, Default)]
+pub(super) struct Past(VecDeque<Look>);
+
+impl Past {
+    /// Takes in a look.
+    pub(super) fn see(&mut self, picture: &Arc<Picture>, at_ns: u64, interval_ns: u64) {
+        if picture.threads.len() > MOST_THREADS {
+            self.0.clear();
+            return;
+        }
+        let is_over = |look: &Look| at_ns.saturating_sub(look.at_ns) > HORIZON_NS;
+        while self.0.front().is_some_and(is_over) {
+            self.0.pop_front();
+        }
+        if self.0.len() == LOOKS {
+            self.thin_out();
+        }
+        self.0.push_back(Look {
+            picture: Arc::clone(picture),
+            at_ns,
+            lasted_ns: interval_ns as f64,
+        });
+    }
+
+    /// Leaves out every other look; the next one stands for it.
+    fn thin_out(&mut self) {
+        let mut carried = 0.0;
+        let mut place = 0;
+        self.0.retain_mut(|look| {
+            place += 1;
+            if place % 2 == 1 {
+                carried = look.lasted_ns;
+                return false;
+            }
+            look.lasted_ns += carried;
+            true
+        });
+    }
+
+    /// Memory has moved: what was seen of it before is no longer so.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// How fast a thread was, in instructions per ns on a CPU, on average over the looks in which it did what it does in this
+    /// one; `None` where there is none.
+    pub(super) fn speed(&self, load: &Load) -> Option<f64> {
+        let seen = self.0.iter().filter_map(|look| {
+            let then = look.picture.thread(load.id)?;
+            (then.speed > 0.0 && then.does_as(load)).then_some((then, look.lasted_ns))
+        });
+        let (ran, all) = seen.fold((0.0, 0.0), |(ran, all), (then, lasted_ns)| {
+            let ns = then.wanted * lasted_ns;
+            (ran + then.speed * ns, all + ns)
+        });
+        (all > 0.0).then(|| ran / all)
+    }
+
+    /// Cores that a candidate for threads as they are in `now` would have gained on average, beside leaving them on the
+    /// CPUs of `stays`; `None` where no look counts.
+    pub(super) fn gain(
+        &self,
+        now: &Picture,
+        stays: &[CpuId],
+        candidate: &Candidate,
+    ) -> Option<f64> {
+        let touched = touched(now, candidate);
+        let (mut gained, mut lasted) = (0.0, 0.0);
+        for look in &self.0 {
+            let then = &*look.picture;
+            let was_seen = |&at: &usize| {
+                let place = then.place(now.threads[at].id);
+                place.is_some_and(|place| then.threads[place].speed > 0.0)
+            };
+            if !touched.iter().all(was_seen) {
+                continue;
+            }
+            let [before, after] = [stays, &*candidate.cpus].map(|cpus| laid_out(now, then, cpus));
+            let none = vec![Memory::default(); then.processes.len()];
+            let lost = |cpus: &[CpuId], memory: &[Memory]| {
+                then.roughly(cpus, memory, f64::INFINITY)
+                    .map_or(0.0, |rough| rough.mean())
+            };
+            let lost_before = match before == then.now() {
+                true => Rough::of(&then.lost_now()).mean(),
+                false => lost(&before, &none),
+            };
+            let memory = memory(now, then, &candidate.memory);
+            gained += (lost_before - lost(&after, &memory)) * look.lasted_ns;
+            lasted += look.lasted_ns;
+        }
+        (lasted > 0.0).then(|| gained / lasted)
+    }
+}
+
+/// The threads that a candidate moves, or of which memory moves, if they read any.
+pub(super) fn touched(now: &Picture, candidate: &Candidate) -> Vec<usize> {
+    let is_touched = |&at: &usize| {
+        let load = &now.threads[at];
+        load.lines > 0.0
+            && (now.is_move(load, candidate.cpus[at]) || candidate.memory[load.process].moves())
+    };
+    (0..now.threads.len()).filter(is_touched).collect()
+}
+
+/// A layout of the threads of `now` with those of another look: who is not in both stays where it was.
+fn laid_out(now: &Picture, then: &Picture, cpus: &[CpuId]) -> Vec<CpuId> {
+    let threads = then.threads.iter();
+    threads
+        .map(|load| now.place(load.id).map_or(load.cpu, |at| cpus[at]))
+        .collect()
+}
+
+/// What becomes of memory, by the processes of another look.
+fn memory(now: &Picture, then: &Picture, memory: &[Memory]) -> Vec<Memory> {
+    let processes = then.processes.iter();
+    processes
+        .map(|owner| {
+            let mut threads = owner.threads.iter().map(|&at| then.threads[at].id);
+            let place = threads.find_map(|id| now.place(id));
+            place.map_or_else(Memory::default, |at| memory[now.threads[at].process])
+        })
+        .collect()
+}
