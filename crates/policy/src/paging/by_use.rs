@@ -8,7 +8,8 @@
 //! counted by block of `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node
 //! that they came from. After the eighth of a block, it is *private*, and ordered to the node that at least three quarters
 //! of them came from, or *shared*, and ordered to the process's nodes in turn, 512 pages by 512 pages, each as often as it has threads.
-//! A block that several nodes use stays where three quarters of its accesses are local: its pages lie with their users.
+//! A block that several nodes use stays where three quarters of its accesses are local: its pages lie with their users; and
+//! where most lines of its process are, as below.
 //!
 //! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
 //! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
@@ -189,18 +190,14 @@ impl Tally {
             return None;
         }
         let same = f64::from(self.same) / f64::from(self.pairs);
-        let of_node = nodes.chunk_by(|a, b| a == b);
-        let chance: f64 = of_node
-            .map(|on| (on.len() as f64 / nodes.len() as f64).powi(2))
-            .sum();
-        let way = |share: f64| (share - chance) / (1.0 - chance);
         let local = f64::from(self.local) / f64::from(self.accesses.max(1));
         let most_are_shared = self.judged >= ENOUGH_JUDGED && self.shared * 3 >= self.judged * 2;
-        let is_remote = way(local.max(counted.unwrap_or(0.0))) <= LOCAL;
-        if (way(same) <= ALIKE || most_are_shared) && is_remote {
+        let is_remote = is_remote(local.max(counted.unwrap_or(0.0)), nodes);
+        let way = way(same, nodes);
+        if (way <= ALIKE || most_are_shared) && is_remote {
             Some(Kind::Shared)
         } else {
-            (way(same) >= 1.0 - ALIKE).then_some(Kind::Private)
+            (way >= 1.0 - ALIKE).then_some(Kind::Private)
         }
     }
 
@@ -271,6 +268,20 @@ fn with_others(placed: &[PlacedThread], snapshot: &Snapshot) -> HashSet<ProcessI
         |thread: &&Thread| wanted(thread) >= LEAST_CPU_SHARE && !placed.contains(&thread.id);
     let others = snapshot.threads.iter().filter(is_other);
     others.map(|thread| thread.process).collect()
+}
+
+/// How far a share is from chance, where threads are on these nodes, as a share of the way to all.
+fn way(share: f64, nodes: &[NodeId]) -> f64 {
+    let of_node = nodes.chunk_by(|a, b| a == b);
+    let chance: f64 = of_node
+        .map(|on| (on.len() as f64 / nodes.len() as f64).powi(2))
+        .sum();
+    (share - chance) / (1.0 - chance)
+}
+
+/// Whether no more accesses are local than there may be where memory is shared by all.
+fn is_remote(local: f64, nodes: &[NodeId]) -> bool {
+    way(local, nodes) <= LOCAL
 }
 
 /// Lines from memory that were counted of a process of late, and those of them that were local.
@@ -393,8 +404,9 @@ impl PageRule for ByUse {
             self.found_shared.push((process, access.sample.thread));
         }
         let user = block.main_user().filter(|node| nodes.contains(node));
+        let is_local = counted.is_some_and(|share| !is_remote(share, nodes));
         let own = match block.all() >= tally.enough() {
-            true => Some(block.kind(user)?),
+            true => Some((block.kind(user)).filter(|&kind| kind == Kind::Private || !is_local)?),
             false => None,
         };
         tally.judge(own);

@@ -182,11 +182,12 @@ fn memory_is_not_dealt_by_samples_of_a_moment_where_most_lines_of_the_interval_w
             let counts = thread.counts.as_mut().unwrap();
             (counts.local, counts.remote) = (Some(local), Some(100 - local));
         }
-        let orders = orders(
-            &scene,
-            &in_turn(6, |block, round| (block as u32 + round) % 4),
-        );
-        assert_eq!(orders.iter().any(is_at_large), dealt, "{local} %");
+        let shared = |rounds| in_turn(rounds, |block, round| (block as u32 + round) % 4);
+        let at_large = orders(&scene, &shared(6)).iter().any(is_at_large);
+        assert_eq!(at_large, dealt, "{local} %");
+        // Nor are blocks by their own accesses.
+        let block: Vec<_> = (0..8).map(|thread| (thread % 4, 7 * BLOCK_PAGES)).collect();
+        assert_eq!(orders(&scene, &block).is_empty(), !dealt, "{local} %");
     }
 }
 
