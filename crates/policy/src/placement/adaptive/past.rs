@@ -74,18 +74,14 @@ impl Past {
         self.0.clear();
     }
 
-    /// How fast a thread was, in instructions per ns on a CPU, on average over the looks in which it did what it does in this
-    /// one; `None` where there is none.
+    /// How fast a thread was, in instructions per ns on a CPU, in the last look in which it did what it does in this one;
+    /// `None` where there is none. Looks before that one had other neighbours, or none yet.
     pub(super) fn speed(&self, load: &Load) -> Option<f64> {
-        let seen = self.0.iter().filter_map(|look| {
+        let mut seen = self.0.iter().rev();
+        seen.find_map(|look| {
             let then = look.picture.thread(load.id)?;
-            (then.speed > 0.0 && then.does_as(load)).then_some((then, look.lasted_ns))
-        });
-        let (ran, all) = seen.fold((0.0, 0.0), |(ran, all), (then, lasted_ns)| {
-            let ns = then.wanted * lasted_ns;
-            (ran + then.speed * ns, all + ns)
-        });
-        (all > 0.0).then(|| ran / all)
+            (then.speed > 0.0 && then.does_as(load)).then_some(then.speed)
+        })
     }
 
     /// Cores that a candidate for threads as they are in `now` would have gained on average, beside leaving them on the
