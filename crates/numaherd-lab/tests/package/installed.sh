@@ -17,7 +17,7 @@ sed -e 's|^Type=.*|Type=oneshot|; s|^ExecStart=.*|ExecStart=/usr/bin/numaherd do
     /usr/lib/systemd/system/numaherd.service >/etc/systemd/system/look.service
 systemctl daemon-reload
 systemctl start look || echo "the doctor did not run under the service's rights"
-signals() { sed -n '/^Signals/,/^Policies/p; /^Rights/,/^Who/p' "$1" | grep -v 'open files\|ulimit\|filter\|seccomp\|perf_event_open and\|perf_event_open, move_pages\|run outside'; }
+signals() { sed -n '/^Signals/,/^Policies/p; /^Rights/,/^Who/p' "$1" | grep -v 'open files\|ulimit\|filter\|seccomp\|perf_event_open and\|perf_event_open, move_pages\|whatever the capabilities\|run outside'; }
 (ulimit -n 1048576; numaherd doctor) >/run/root-look
 signals /run/look >/run/look-of-service
 signals /run/root-look >/run/look-of-root
