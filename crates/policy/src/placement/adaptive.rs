@@ -30,7 +30,7 @@
 //!    these processes, the private memory alone follows. Each of them is charged for the pages as often as there
 //!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
-//!    compared with those in looks before in which they did the same, as far as is counted: asked the last-level cache as often
+//!    compared with those in the last look in which they did the same, as far as is counted: asked the last-level cache as often
 //!    per instruction, within 15 %. Unless they are better on average, threads and memory go back (a thread that would
 //!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there, and so do
 //!    threads whose memory has followed their use), and nothing is tried for `wait_s`, and for twice as long each time after;

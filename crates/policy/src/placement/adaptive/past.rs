@@ -150,3 +150,33 @@ fn memory(now: &Picture, then: &Picture, memory: &[Memory]) -> Vec<Memory> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{program, scene};
+    use super::*;
+    use crate::estimate::Estimator;
+    use crate::stage::Stage;
+
+    /// A look at one thread that runs so many times as fast, and asks as often per instruction.
+    fn look(times: u64) -> Arc<Picture> {
+        let mut scene = scene();
+        program(&mut scene, 1, 0, 10.0, 0);
+        let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
+        counts.instructions *= times;
+        counts.lines *= times;
+        counts.uncore_requests = counts.uncore_requests.map(|requests| requests * times);
+        Arc::new(Estimator::default().observe(&Stage::of_all(&scene.snapshot, &scene.topology)))
+    }
+
+    #[test]
+    fn a_thread_is_as_fast_as_when_it_last_did_the_same() {
+        let mut past = Past::default();
+        let now = look(1);
+        assert_eq!(past.speed(&now.threads[0]), None);
+        // Alone on the machine it was three times as fast; then its neighbours began.
+        past.see(&look(3), 50_000_000, 50_000_000);
+        past.see(&now, 150_000_000, 100_000_000);
+        assert_eq!(past.speed(&now.threads[0]), Some(now.threads[0].speed));
+    }
+}
