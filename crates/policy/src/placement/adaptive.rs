@@ -15,8 +15,9 @@
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; it would have been as much on average over the last looks, back to 10 s, since its memory
 //!    last moved: what suits threads in one phase may cost them more in the next; over the time that its threads have been
-//!    seen that would pay for the moves; and every process that it touches has credit for its cost. Where it has too little, and its threads stay where they are, a
-//!    part of its memory that the credit pays for follows first, and once that has gained, the next; otherwise its
+//!    seen that would pay for the moves; and every process that it touches has credit for its cost. Where it has too little,
+//!    and its threads stay where they are, a part of its memory that the credit pays for follows first, and once that has
+//!    gained, the next; otherwise its
 //!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
 //!    `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
