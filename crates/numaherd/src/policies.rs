@@ -4,7 +4,7 @@ use anyhow::Result;
 use itertools::Itertools as _;
 use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
 use numaherd_policy::rules::Rule;
-use numaherd_show::entry;
+use numaherd_show::{entry, paragraph};
 use serde::Serialize;
 
 use crate::cli::Policies;
@@ -104,7 +104,7 @@ fn list(all: &[Description]) -> Shown {
 }
 
 fn one(policy: &Description) -> Shown {
-    let mut text = entry(0, "", 0, &format!("{}: {}", policy.name, policy.about));
+    let mut text = paragraph(format!("{}: {}", policy.name, policy.about));
     text += &entry(2, "from", 13, &policy.source);
     text += &format!(
         "  placement  {}\n  paging     {}\n",

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use comfy_table::{Table, presets};
+pub use numaherd_show::paragraph;
 use serde::Serialize;
 
 use crate::laboratory::PROGRAM;
@@ -22,11 +23,6 @@ pub fn table<const N: usize>(head: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(head);
     table
-}
-
-/// Text in lines of a terminal's width; ends with a line feed.
-pub fn wrapped(text: &str) -> Shown {
-    numaherd_show::entry(0, "", 0, text)
 }
 
 /// Prints a value as JSON, or as the text that `text` makes of it.

@@ -39,4 +39,4 @@ mod words;
 
 pub use error::ShowError;
 pub use guests::{Guest, Vcpu};
-pub use words::entry;
+pub use words::{entry, paragraph};

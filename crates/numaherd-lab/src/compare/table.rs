@@ -38,7 +38,7 @@ pub fn comparison(scenario: &Scenario, results: &[&Results]) -> String {
             _ => format!("On Linux {}: ", of.kernel),
         };
         text.push('\n');
-        text += &print::wrapped(&format!("{on}{verdict}"));
+        text += &print::paragraph(format!("{on}{verdict}"));
     }
     text
 }
@@ -153,7 +153,7 @@ fn legend(measure: &Measure) -> String {
          brackets: what the policy ordered. NUMA balancing and cache-aware scheduling are off, except as \
          said:"
     );
-    print::wrapped(&told).trim_end().to_owned()
+    print::paragraph(&told).trim_end().to_owned()
 }
 
 /// What the last policy gains, or loses, against the kernel as it is and against the best of the others.

@@ -170,7 +170,7 @@ fn shown(scenario: &Scenario, machine: &str, repeat: u32, figures: &[PolicyFigur
     } else {
         format!("{repeat} times")
     };
-    let verdict = table::verdict(figures).map(|told| format!("\n{}", print::wrapped(&told)));
+    let verdict = table::verdict(figures).map(|told| format!("\n{}", print::paragraph(&told)));
     format!(
         "{}: {}\non {machine}, until {}, {times}\n\n{}\n\n{}\n\n{}{}",
         scenario.name,
@@ -178,7 +178,7 @@ fn shown(scenario: &Scenario, machine: &str, repeat: u32, figures: &[PolicyFigur
         until_in_words(&scenario.until),
         table::policies(figures),
         table::programs(figures),
-        print::wrapped(table::LEGEND),
+        print::paragraph(table::LEGEND),
         verdict.unwrap_or_default()
     )
 }

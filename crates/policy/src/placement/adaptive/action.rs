@@ -52,9 +52,9 @@ pub(super) struct Action {
 struct Since {
     /// ns on a CPU.
     ran: f64,
-    /// The same in intervals in which it did what it had done in a look before.
+    /// The same in intervals for which the past has a look in which it did the same.
     alike: f64,
-    /// Of these, each as often as the thread was as fast as in those looks.
+    /// The same, each interval times its speed as a multiple of that look's.
     times: f64,
     /// Instructions and ns on a CPU in intervals in which it did what it did in the last look before.
     as_last: (f64, f64),

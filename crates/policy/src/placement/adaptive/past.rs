@@ -3,7 +3,8 @@
 //! Problem: programs have phases. What suits threads in the interval that was just seen may cost them more in the next
 //! than it gains, and is not there any more when threads and memory have moved. Rule: the estimates of the last looks are
 //! kept, each with how long its interval was. What a layout gains is what it would have gained over all of these in which
-//! the threads that it touches were seen, beside leaving threads where they are.
+//! the threads that it touches were seen, beside leaving threads where they are. How fast a thread has become is compared with
+//! the last of these in which it did the same.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
