@@ -17,8 +17,8 @@
 //! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes; of a thread that
 //!   is on another node than it was, what was known before: most of the interval it was elsewhere;
 //! * the cache that it has: what it brought in within one time that is the same for all that share the cache;
-//! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
-//!   that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by
+//! * lines against cache: the rates that were seen with larger and smaller shares of a cache while the thread did the same,
+//!   which neighbours that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by
 //!   the square root where only one rate was seen.
 //!
 //! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much
@@ -66,7 +66,7 @@ pub use cores::Cores;
 pub use covered::Covered;
 use demands::{Demand, Draw, WRITTEN, demands, figures};
 use kinds::Kinds;
-use known::{Known, sees};
+use known::Known;
 use memory::Moved;
 pub use memory::{Memory, PORTIONS};
 pub use parts::Parts;
@@ -249,14 +249,7 @@ impl Estimator {
         share_caches(&mut threads, &seats, &llc);
         for load in &mut threads {
             let known = &mut known[load.at];
-            load.seen.clone_from(&known.lines);
-            if load.is_counted() {
-                sees(&mut load.seen, load.held, load.lines);
-            }
-            // An interval in which it moved is of no one share.
-            if known.cpu == Some(load.cpu) {
-                known.lines.clone_from(&load.seen);
-            }
+            load.seen = known.sees(load, known.cpu == Some(load.cpu));
             known.cpu = Some(load.cpu);
         }
         self.learn_latency(&threads, &seats, topology);

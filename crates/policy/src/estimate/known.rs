@@ -2,6 +2,8 @@
 
 use numaherd_topology::CpuId;
 
+use super::threads::{Load, are_one_phase};
+
 /// After so many ns half of what a thread wanted at its busiest counts (chosen here).
 const PEAK_HALVES_NS: f64 = 5e9;
 /// Shares of a cache that are fewer doublings apart are one (chosen here).
@@ -12,8 +14,8 @@ const NEARLY: f64 = 0.25;
 pub(super) struct Known {
     /// When it was first seen, in ns.
     pub(super) since_ns: Option<u64>,
-    /// Bytes of cache that it had, ascending, and the lines per 1000 instructions with so much.
-    pub(super) lines: Vec<(f64, f64)>,
+    /// What it read with how much cache, the least cache first.
+    seen: Vec<Seen>,
     /// The CPU that it was on.
     pub(super) cpu: Option<CpuId>,
     /// The share of a CPU that it wanted at its busiest of late.
@@ -22,7 +24,41 @@ pub(super) struct Known {
     pub(super) memory: Vec<(usize, f64)>,
 }
 
+/// What a thread read with a share of a cache.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// Bytes of the cache.
+    held: f64,
+    /// Lines from memory per 1000 instructions.
+    lines: f64,
+    /// Requests to the cache per 1000 instructions, if they were counted.
+    requests: Option<f64>,
+}
+
 impl Known {
+    /// Bytes of cache that a thread had, ascending, and the lines per 1000 instructions with so much, while it did what it does
+    /// now. This interval is among them; it is kept only if the thread stayed on its CPU: one in which it moved is of no one
+    /// share.
+    pub(super) fn sees(&mut self, load: &Load, stayed: bool) -> Vec<(f64, f64)> {
+        let mut seen = self.seen.clone();
+        if load.is_counted() {
+            let now = Seen {
+                held: load.held.max(1.0),
+                lines: load.lines,
+                requests: load.requests,
+            };
+            seen.retain(|seen| (seen.held / now.held).log2().abs() > NEARLY);
+            seen.push(now);
+            seen.sort_by(|a, b| a.held.total_cmp(&b.held));
+        }
+        if stayed {
+            self.seen.clone_from(&seen);
+        }
+        let does_so_now = |seen: &&Seen| are_one_phase(seen.requests, load.requests);
+        let alike = seen.iter().filter(does_so_now);
+        alike.map(|seen| (seen.held, seen.lines)).collect()
+    }
+
     /// Takes in where the lines of a thread came from, or gives what was known if it is on another node than it was, as
     /// `stayed` says: which of its lines were local when is not known then.
     pub(super) fn reads(&mut self, memory: &mut Vec<(usize, f64)>, stayed: bool) {
@@ -40,10 +76,33 @@ impl Known {
     }
 }
 
-/// Takes in the lines with so many bytes of cache, in place of those that were seen with nearly as many.
-pub(super) fn sees(seen: &mut Vec<(f64, f64)>, held: f64, lines: f64) {
-    let held = held.max(1.0);
-    seen.retain(|&(bytes, _)| (bytes / held).log2().abs() > NEARLY);
-    seen.push((held, lines));
-    seen.sort_by(|a, b| a.0.total_cmp(&b.0));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimator;
+    use crate::placement::adaptive::tests::{program, scene};
+    use crate::stage::Stage;
+
+    #[test]
+    fn what_a_thread_read_in_another_phase_says_nothing_of_this_one() {
+        let mut scene = scene();
+        program(&mut scene, 1, 0, 10.0, 0);
+        let picture =
+            Estimator::default().observe(&Stage::of_all(&scene.snapshot, &scene.topology));
+        let load = |held: f64, lines: f64, requests: f64| Load {
+            held,
+            lines,
+            requests: Some(requests),
+            ..picture.threads[0].clone()
+        };
+        let mut known = Known::default();
+        assert_eq!(known.sees(&load(1e6, 8.0, 10.0), true), [(1e6, 8.0)]);
+        assert_eq!(known.sees(&load(4e6, 1.0, 20.0), true), [(4e6, 1.0)]);
+        // Back in the first phase, and with another share of the cache.
+        let both = [(1e6, 8.0), (2e6, 5.0)];
+        assert_eq!(known.sees(&load(2e6, 5.0, 10.5), true), both);
+        // An interval in which it moved is not kept.
+        known.sees(&load(8e6, 0.5, 10.0), false);
+        assert_eq!(known.sees(&load(2e6, 5.0, 10.5), true), both);
+    }
 }

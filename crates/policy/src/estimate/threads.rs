@@ -91,14 +91,9 @@ impl Load {
         }
     }
 
-    /// Whether a thread did the same in another interval, as far as is counted: how often it asks the last-level cache does
-    /// not hang on where it and its memory are.
+    /// Whether a thread did the same in another interval, as far as is counted.
     pub fn does_as(&self, other: &Self) -> bool {
-        let (Some(one), Some(other)) = (self.requests, other.requests) else {
-            return true;
-        };
-        let most = one.max(other);
-        most < QUIET || (one - other).abs() <= ONE_PHASE * most
+        are_one_phase(self.requests, other.requests)
     }
 
     /// Where its lines come from by a draw.
@@ -114,6 +109,16 @@ impl Load {
         self.is_assumed = true;
         self
     }
+}
+
+/// Whether two intervals are of one phase, by how often a thread asked the last-level cache per 1000 instructions, if that is
+/// counted: that does not hang on where the thread and its memory are.
+pub(super) fn are_one_phase(one: Option<f64>, other: Option<f64>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return true;
+    };
+    let most = one.max(other);
+    most < QUIET || (one - other).abs() <= ONE_PHASE * most
 }
 
 /// A process of the threads.

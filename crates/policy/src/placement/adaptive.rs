@@ -7,15 +7,16 @@
 //! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
 //!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
 //! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free
-//!    CPUs; the layouts of `dino`, `di` and `n-mass`; each with the memory where it is and with its threads, and
+//!    CPUs; with those back beside their memory that the kernel moved away from it; the layouts of `dino`, `di` and `n-mass`; each with the memory where it is and with its threads, and
 //!    with what processes have in common spread over the nodes of their threads; and from the best of these a local
 //!    search, in which a thread that suffers moves to another domain, or changes places with the one there that
 //!    suffers least.
 //! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; it would have been as much on average over the last looks, back to 10 s, since its memory
-//!    last moved: what suits threads in one phase may cost them more in the next; over the time that its threads have been
-//!    seen that would pay for the moves; and every process that it touches has credit for its cost. Where it has too little,
+//!    last moved, and more than the standard error of that: what suits threads in one phase may cost them more in the next; the
+//!    kernel is not about to move a thread from a domain that is short of cores to one that is not; over the time that its
+//!    threads have been seen that would pay for the moves; and every process that it touches has credit for its cost. Where it has too little,
 //!    and its threads stay where they are, a part of its memory that the credit pays for follows first, and once that has
 //!    gained, the next; otherwise its
 //!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
@@ -32,7 +33,8 @@
 //!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those in the last look in which they did the same, as far as is counted: asked the last-level cache as often
-//!    per instruction, within 15 %. Unless they are better on average, threads and memory go back (a thread that would
+//!    per instruction, within 15 %. Unless they are better on average (of what was expected and what was seen, each weighted by
+//!    its variance: that of what is seen is known from looks between which nothing was done), threads and memory go back (a thread that would
 //!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there, and so do
 //!    threads whose memory has followed their use), and nothing is tried for `wait_s`, and for twice as long each time after;
 //!    after the second time in a row nothing is tried before as much more or less is lost as must be gained, or other threads
@@ -67,6 +69,7 @@
 
 mod action;
 mod cores;
+mod home;
 mod orders;
 mod past;
 mod rules;
@@ -277,7 +280,9 @@ impl Adaptive {
             load.is_free && (waits || picture.is_move(load, cpu))
         };
         cores::part(stage, picture, &mut candidate.cpus, is_seated);
-        let mut action = Action::new(Arc::clone(picture), candidate, charged, self.past.clone());
+        let gain = (lost - lost_then) / picture.busy_cores();
+        let past = self.past.clone();
+        let mut action = Action::new(Arc::clone(picture), candidate, charged, gain, past);
         let candidate = &action.layout;
         let mut seats = Vec::new();
         for (at, (load, &cpu)) in picture.threads.iter().zip(&candidate.cpus).enumerate() {
@@ -306,7 +311,6 @@ impl Adaptive {
             let reason = rule.because(why).instead_of(instead_of);
             seats.push(stage.seat(load.at, cpu, reason));
         }
-        let gain = (lost - lost_then) / picture.busy_cores();
         let portions = &mut self.followed;
         let (pages, followed) = of_memory(stage, picture, candidate, portions, (gain, &why));
         if !followed.is_empty() {
@@ -314,6 +318,7 @@ impl Adaptive {
         }
         self.pages.extend(pages);
         action.followed = followed;
+        self.past.touch();
         self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
         seats
@@ -328,7 +333,7 @@ impl Adaptive {
         verdict: Verdict,
     ) -> Option<Vec<Seat>> {
         match verdict {
-            Verdict::Counted(gained) if gained <= 1.0 => {
+            Verdict::Counted(gained) if !action.has_gained(gained) => {
                 let why = words!(
                     "all threads together ran at {gained} of their speed before",
                     gained = Figure::Measured(gained, 3)
@@ -442,8 +447,9 @@ impl Adaptive {
             return Vec::new();
         }
         self.fruitless = None;
-        let gain = self.past.gain(picture, &stays, &candidate).unwrap_or(gain);
-        if gain < least {
+        let of_late = self.past.gain(picture, &stays, &candidate);
+        let (gain, by_chance) = of_late.unwrap_or((gain, 0.0));
+        if gain < least.max(by_chance) || cores::are_short(stage, picture, &candidate.cpus) {
             return Vec::new();
         }
         let costs = costs(picture, &candidate);

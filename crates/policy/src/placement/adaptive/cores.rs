@@ -47,6 +47,34 @@ pub(super) fn part(
     }
 }
 
+/// Whether the kernel is about to move a thread in this layout: in a domain, threads that ran in the interval want more cores
+/// at their busiest than it has, while another has one for one of them. Which it will be is not known; where the others are
+/// held, it is one that should have stayed.
+pub(super) fn are_short(stage: &Stage<'_>, picture: &Picture, cpus: &[CpuId]) -> bool {
+    let cores = picture.cores.cores();
+    let mut peaks = vec![0.0; cores.len()];
+    let ran = |at: &usize| picture.threads[*at].wanted > 0.0;
+    let ran: Vec<usize> = (0..cpus.len()).filter(ran).collect();
+    let domain = |at: usize| picture.seat(cpus[at]).map(|seat| seat.domain);
+    for &at in &ran {
+        if let Some(domain) = domain(at) {
+            peaks[domain] += picture.threads[at].peak;
+        }
+    }
+    let has_room = |to: usize, peak: f64| peaks[to] + peak <= cores[to] + ROOM;
+    let roomy: Vec<usize> = (0..cores.len()).filter(|&to| has_room(to, 0.0)).collect();
+    ran.into_iter().any(|at| {
+        let load = &picture.threads[at];
+        let is_short = domain(at).is_some_and(|domain| peaks[domain] > cores[domain] + ROOM);
+        is_short
+            && stage.thread(load.at).assigned.is_none()
+            && roomy.iter().any(|&to| {
+                let mut there = stage.topology.domains()[to].cpus.iter();
+                has_room(to, load.peak) && there.any(|cpu| may_have(stage, load.at, cpu))
+            })
+    })
+}
+
 /// Of threads that are to go back to CPUs, whether each does so without sharing a core while another domain has an idle
 /// one.
 pub(super) fn fitting(picture: &Picture, back: &[(usize, CpuId)]) -> Vec<(usize, CpuId, bool)> {

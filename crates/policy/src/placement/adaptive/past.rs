@@ -4,7 +4,8 @@
 //! than it gains, and is not there any more when threads and memory have moved. Rule: the estimates of the last looks are
 //! kept, each with how long its interval was. What a layout gains is what it would have gained over all of these in which
 //! the threads that it touches were seen, beside leaving threads where they are. How fast a thread has become is compared with
-//! the last of these in which it did the same.
+//! the last of these in which it did the same. How much such comparisons say is known from the looks between which nothing was
+//! done: by what the speeds of all threads differed then, they may differ by chance.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,34 +33,70 @@ struct Look {
 
 /// The last looks, the newest last.
 #[derive(Clone, Default)]
-pub(super) struct Past(VecDeque<Look>);
+pub(super) struct Past {
+    looks: VecDeque<Look>,
+    /// Of the last looks between which nothing was done: by what share the speeds of all threads differed from those of the
+    /// look before in which they did the same.
+    by_chance: VecDeque<f64>,
+    /// Something was done since the last look.
+    was_touched: bool,
+}
 
 impl Past {
     /// Takes in a look.
     pub(super) fn see(&mut self, picture: &Arc<Picture>, at_ns: u64, interval_ns: u64) {
         if picture.threads.len() > MOST_THREADS {
-            self.0.clear();
+            *self = Self::default();
             return;
         }
         let is_over = |look: &Look| at_ns.saturating_sub(look.at_ns) > HORIZON_NS;
-        while self.0.front().is_some_and(is_over) {
-            self.0.pop_front();
+        while self.looks.front().is_some_and(is_over) {
+            self.looks.pop_front();
         }
-        if self.0.len() == LOOKS {
+        let was_touched = std::mem::take(&mut self.was_touched);
+        if let Some(times) = self.compare(picture).filter(|_| !was_touched) {
+            if self.by_chance.len() == LOOKS {
+                self.by_chance.pop_front();
+            }
+            self.by_chance.push_back(times - 1.0);
+        }
+        if self.looks.len() == LOOKS {
             self.thin_out();
         }
-        self.0.push_back(Look {
+        self.looks.push_back(Look {
             picture: Arc::clone(picture),
             at_ns,
             lasted_ns: interval_ns as f64,
         });
     }
 
+    /// How fast all threads are, as a multiple of when they last did the same; `None` where none did.
+    fn compare(&self, picture: &Picture) -> Option<f64> {
+        let threads = picture.threads.iter().filter(|load| load.speed > 0.0);
+        let alike = threads.filter_map(|load| Some((load.wanted, load.speed / self.speed(load)?)));
+        let (times, wanted) = alike.fold((0.0, 0.0), |(times, all), (wanted, by)| {
+            (times + wanted * by, all + wanted)
+        });
+        (wanted > 0.0).then(|| times / wanted)
+    }
+
+    /// The variance of how fast all threads are in a look, as a multiple of before, while nothing is done; 0 where it is not
+    /// known yet.
+    pub(super) fn by_chance(&self) -> f64 {
+        let squares = self.by_chance.iter().map(|by| by * by);
+        squares.sum::<f64>() / self.by_chance.len().max(1) as f64
+    }
+
+    /// Threads are placed or let go: how fast they are in the next look is not by chance.
+    pub(super) fn touch(&mut self) {
+        self.was_touched = true;
+    }
+
     /// Leaves out every other look; the next one stands for it.
     fn thin_out(&mut self) {
         let mut carried = 0.0;
         let mut place = 0;
-        self.0.retain_mut(|look| {
+        self.looks.retain_mut(|look| {
             place += 1;
             if place % 2 == 1 {
                 carried = look.lasted_ns;
@@ -72,13 +109,13 @@ impl Past {
 
     /// Memory has moved: what was seen of it before is no longer so.
     pub(super) fn forget(&mut self) {
-        self.0.clear();
+        self.looks.clear();
     }
 
     /// How fast a thread was, in instructions per ns on a CPU, in the last look in which it did what it does in this one;
     /// `None` where there is none. Looks before that one had other neighbours, or none yet.
     pub(super) fn speed(&self, load: &Load) -> Option<f64> {
-        let mut seen = self.0.iter().rev();
+        let mut seen = self.looks.iter().rev();
         seen.find_map(|look| {
             let then = look.picture.thread(load.id)?;
             (then.speed > 0.0 && then.does_as(load)).then_some(then.speed)
@@ -86,16 +123,16 @@ impl Past {
     }
 
     /// Cores that a candidate for threads as they are in `now` would have gained on average, beside leaving them on the
-    /// CPUs of `stays`; `None` where no look counts.
+    /// CPUs of `stays`, and the standard error of that; `None` where no look counts.
     pub(super) fn gain(
         &self,
         now: &Picture,
         stays: &[CpuId],
         candidate: &Candidate,
-    ) -> Option<f64> {
+    ) -> Option<(f64, f64)> {
         let touched = touched(now, candidate);
-        let (mut gained, mut lasted) = (0.0, 0.0);
-        for look in &self.0 {
+        let mut gained = Vec::new();
+        for look in &self.looks {
             let then = &*look.picture;
             let was_seen = |&at: &usize| {
                 let place = then.place(now.threads[at].id);
@@ -115,10 +152,17 @@ impl Past {
                 false => lost(&before, &none),
             };
             let memory = memory(now, then, &candidate.memory);
-            gained += (lost_before - lost(&after, &memory)) * look.lasted_ns;
-            lasted += look.lasted_ns;
+            gained.push((lost_before - lost(&after, &memory), look.lasted_ns));
         }
-        (lasted > 0.0).then(|| gained / lasted)
+        let lasted: f64 = gained.iter().map(|(_, lasted)| lasted).sum();
+        let mean = gained
+            .iter()
+            .map(|(gain, of)| gain * of / lasted)
+            .sum::<f64>();
+        let squares = gained
+            .iter()
+            .map(|(gain, of)| ((gain - mean) * of / lasted).powi(2));
+        (lasted > 0.0).then(|| (mean, squares.sum::<f64>().sqrt()))
     }
 }
 
@@ -179,5 +223,26 @@ mod tests {
         past.see(&look(3), 50_000_000, 50_000_000);
         past.see(&now, 150_000_000, 100_000_000);
         assert_eq!(past.speed(&now.threads[0]), Some(now.threads[0].speed));
+    }
+
+    /// A look at one thread so many times as fast as usual that does the same.
+    fn faster(times: f64) -> Arc<Picture> {
+        let mut picture = Picture::clone(&look(1));
+        picture.threads[0].speed *= times;
+        Arc::new(picture)
+    }
+
+    #[test]
+    fn what_speeds_differ_by_chance_is_known_from_looks_between_which_nothing_was_done() {
+        let mut past = Past::default();
+        for (number, times) in [1.0, 1.1, 1.0, 2.0].into_iter().enumerate() {
+            if times == 2.0 {
+                past.touch();
+            }
+            past.see(&faster(times), number as u64 * 100_000_000, 100_000_000);
+        }
+        // A tenth more, a tenth less, and what was done.
+        let expected = (0.1f64.powi(2) + (1.0 / 1.1f64 - 1.0).powi(2)) / 2.0;
+        assert!((past.by_chance() - expected).abs() < 1e-9);
     }
 }

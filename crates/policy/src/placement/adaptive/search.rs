@@ -3,6 +3,7 @@
 use numaherd_topology::CpuId;
 
 use super::action::moving;
+use super::home;
 use super::{PAGE_NS, SUFFERS};
 use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::{Basis, Load, Lost, Memory, Picture, Rough};
@@ -157,8 +158,22 @@ pub(crate) fn best(
     let begins = Rough::of(&balanced.lost);
     let stays = vec![Memory::default(); picture.processes.len()];
     let mut best = Candidate::new(balanced.cpus, stays, begins);
-    if let Some(candidate) = search.with_memory(&best.cpus, Some(begins), &begins) {
-        best = candidate;
+    let mut beside = vec![(best.cpus.clone(), begins)];
+    if let Some(cpus) = home::layout(stage, picture, &best.cpus)
+        && let Some(rough) = search.roughly(&cpus, &best.memory, &best.rough)
+    {
+        // First without its memory: that need not move where the threads do.
+        let candidate = Candidate::new(cpus.clone(), best.memory.clone(), rough);
+        if candidate.is_worth_it(&best) {
+            best = candidate;
+            beside.push((cpus, rough));
+        }
+    }
+    for (cpus, stays) in beside {
+        let candidate = search.with_memory(&cpus, Some(stays), &best.rough);
+        if let Some(candidate) = candidate.filter(|candidate| candidate.is_worth_it(&best)) {
+            best = candidate;
+        }
     }
     for cpus in layouts {
         if is_crowded(picture, &before, &cpus) {

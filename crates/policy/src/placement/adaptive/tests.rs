@@ -1,4 +1,5 @@
 mod dealt;
+mod home;
 mod phases;
 mod portions;
 mod uncounted;
@@ -128,21 +129,6 @@ fn threads_that_do_not_wait_for_memory_are_left_alone() {
         program(&mut scene, number, number - 1, 0.01, 100);
     }
     assert_eq!(look(&mut adaptive(), &mut scene, 20), Vec::<String>::new());
-}
-
-#[test]
-fn memory_goes_to_a_thread_that_is_far_from_it() {
-    let mut scene = scene();
-    program(&mut scene, 1, 6, 100.0, 4000);
-    let process = &mut scene.snapshot.processes[0];
-    process.residency = Some(Residency {
-        pages: vec![(numaherd_topology::NodeId(0), 4000)],
-        kinds: None,
-    });
-    let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
-    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
-    let rules = look(&mut adaptive(), &mut scene, 3);
-    assert_eq!(rules, ["adaptive: hold", "adaptive: memory follows"]);
 }
 
 /// A program with two threads that may run on different nodes, whose memory is all on a third.

@@ -31,6 +31,7 @@ impl Adaptive {
             self.fruitless = Some((Rough::of(&action.before.lost_now()).mean(), u64::MAX));
         }
         self.failed += 1;
+        self.past.touch();
         let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
         // A cast from float saturates.
         self.wait_until_ns = stage.snapshot.time_ns.saturating_add(wait_ns as u64);

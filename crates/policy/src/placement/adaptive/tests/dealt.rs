@@ -47,7 +47,13 @@ fn put_back(ordered: Ordered) -> usize {
     let mut layout = search::best(&stage, &picture, Vec::new(), &credit, balanced, 1);
     layout.cpus = picture.now();
     layout.memory = vec![FOLLOWS];
-    let mut action = Action::new(Arc::clone(&picture), layout, Vec::new(), Past::default());
+    let mut action = Action::new(
+        Arc::clone(&picture),
+        layout,
+        Vec::new(),
+        0.1,
+        Past::default(),
+    );
     let from = [CpuId(6), CpuId(2)];
     action.moved = (picture.threads.iter().zip(from))
         .map(|(load, from)| (load.id, from))

@@ -157,3 +157,38 @@ fn threads_that_are_slower_since_they_do_something_else_are_not_put_back() {
         assert_eq!(is_undone, same, "{rules:?}");
     }
 }
+
+#[test]
+fn nothing_is_done_while_the_kernel_is_about_to_move_a_thread_of_a_domain_that_is_short_of_cores() {
+    for third in [1.0, 0.0] {
+        // Two threads that suffer, far from their memory, and one more on their cores; the other nodes are idle.
+        let mut scene = scene();
+        for (number, cpu) in [(1, 2), (2, 3), (3, 2)] {
+            program(&mut scene, number, cpu, 100.0, 400);
+        }
+        for (thread, process) in
+            (scene.snapshot.threads.iter_mut()).zip(&mut scene.snapshot.processes)
+        {
+            let counts = thread.counts.as_mut().unwrap();
+            (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+            process.residency = Some(Residency {
+                pages: vec![(numaherd_topology::NodeId(0), 400)],
+                kinds: None,
+            });
+            // They may not go where their memory is.
+            thread.cpuset = Arc::new((2..8).map(CpuId).collect());
+        }
+        scene.snapshot.threads[2].cpu_share = third;
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let picture = Estimator::default().observe(&stage);
+        let is_short = cores::are_short(&stage, &picture, &picture.now());
+        assert_eq!(is_short, third > 0.0);
+        // One of them is the kernel's on no other CPU.
+        let cpuset = Arc::new([2, 3].map(CpuId).into_iter().collect());
+        for thread in &mut scene.snapshot.threads {
+            thread.cpuset = Arc::clone(&cpuset);
+        }
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        assert!(!cores::are_short(&stage, &picture, &picture.now()));
+    }
+}
