@@ -25,7 +25,9 @@
 //!
 //! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
 //! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
-//! blocks that had been ordered, sampling rests until threads have moved, or for `thaw_after_s`.
+//! blocks that had been ordered, sampling rests until threads have moved, or for `thaw_after_s`; and until the next snapshot
+//! in which less than three quarters of a process's counted lines were local, unless it counts as shared: then it is in a phase
+//! that reads other blocks.
 //!
 //! Terms: a *block* is `by_use.block_pages` pages that begin at a multiple of it. Source: shared memory spread, private
 //! memory at home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
@@ -226,6 +228,12 @@ impl ByUse {
         }
     }
 
+    /// Whether all memory of a process was ordered as shared.
+    fn is_at_large(&self, process: ProcessId) -> bool {
+        let tally = self.tallies.get(&process);
+        tally.is_some_and(|tally| tally.at_large_ns.is_some())
+    }
+
     /// All memory of a process is ordered at once: the orders of this batch for blocks of it do not go out, and those that
     /// had gone to their user are where all do.
     fn give_way(&mut self, process: ProcessId, of_this_batch: &[(ProcessId, u64)]) {
@@ -292,8 +300,9 @@ struct Counted {
 }
 
 impl Counted {
-    /// Takes in an interval of all processes.
-    fn take(counted: &mut HashMap<ProcessId, Self>, snapshot: &Snapshot) {
+    /// Takes in an interval of all processes. Gives those of whose lines in it less than three quarters were local.
+    fn take(counted: &mut HashMap<ProcessId, Self>, snapshot: &Snapshot) -> Vec<ProcessId> {
+        let mut now: HashMap<ProcessId, Self> = HashMap::new();
         let kept = 0.5f64.powf(snapshot.interval_ns as f64 / COUNTED_HALVES_NS);
         counted.retain(|_, counted| {
             *counted = Self {
@@ -306,11 +315,17 @@ impl Counted {
             let lines = (thread.counts).and_then(|counts| Some((counts.local?, counts.remote?)));
             if let Some((local, remote)) = lines.filter(|&(local, remote)| local > 0 || remote > 0)
             {
-                let counted = counted.entry(thread.process).or_default();
-                counted.local += local as f64;
-                counted.all += local as f64 + remote as f64;
+                for counted in [
+                    counted.entry(thread.process).or_default(),
+                    now.entry(thread.process).or_default(),
+                ] {
+                    counted.local += local as f64;
+                    counted.all += local as f64 + remote as f64;
+                }
             }
         }
+        let far = now.iter().filter(|(_, counted)| counted.share() < 0.75);
+        far.map(|(&process, _)| process).collect()
     }
 
     fn share(self) -> f64 {
@@ -356,7 +371,13 @@ impl PageRule for ByUse {
         self.small = (nodes.iter().filter(is_small))
             .map(|(&process, _)| process)
             .collect();
-        Counted::take(&mut self.counted, snapshot);
+        let far = Counted::take(&mut self.counted, snapshot);
+        if far
+            .iter()
+            .any(|process| nodes.contains_key(process) && !self.is_at_large(*process))
+        {
+            (self.settled, self.rests_since_ns) = (0, None);
+        }
         self.nodes = nodes;
         let ended: HashSet<ProcessId> = (self.tallies.keys().copied())
             .filter(|process| !on_several.contains(process))

@@ -169,8 +169,8 @@ pub(crate) fn best(
             beside.push((cpus, rough));
         }
     }
-    for (cpus, stays) in beside {
-        let candidate = search.with_memory(&cpus, Some(stays), &best.rough);
+    for (cpus, stays) in &beside {
+        let candidate = search.with_memory(cpus, Some(*stays), &best.rough);
         if let Some(candidate) = candidate.filter(|candidate| candidate.is_worth_it(&best)) {
             best = candidate;
         }
@@ -185,6 +185,14 @@ pub(crate) fn best(
         }
     }
     search.improve(&mut best);
+    // The last first: those that are home again stay beside their memory.
+    for (cpus, stays) in beside.iter().rev() {
+        let candidate = search.with_memory(cpus, Some(*stays), &best.rough);
+        if let Some(candidate) = candidate.filter(|candidate| candidate.is_as_good(&best)) {
+            best = candidate;
+            break;
+        }
+    }
     search.spare(&mut best);
     best
 }
