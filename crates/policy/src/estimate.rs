@@ -71,7 +71,7 @@ use memory::Moved;
 pub use memory::{Memory, PORTIONS};
 pub use parts::Parts;
 use parts::Without;
-pub use threads::{Load, Owner};
+pub use threads::{Load, ONE_PHASE, Owner};
 use threads::{Seats, llc_bytes, load, owner, room, seats, share_caches, tell_shared_from_private};
 
 /// How many ways what is not known is taken.

@@ -20,7 +20,7 @@ const ASSUMED_LINES: f64 = 2.0;
 /// it reads (chosen here).
 const TOLD_APART: f64 = 0.5;
 /// Requests per 1000 instructions that differ by less than this share are of one phase (chosen here).
-const ONE_PHASE: f64 = 0.15;
+pub const ONE_PHASE: f64 = 0.15;
 /// Memory is private of which this share is (chosen here).
 const PRIVATE: f64 = 0.95;
 /// Where a domain's cache is not described: bytes a core.

@@ -33,14 +33,14 @@
 //!    are such processes: each is interrupted for every page.
 //! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
 //!    compared with those in the last look in which they did the same, as far as is counted: asked the last-level cache as often
-//!    per instruction, within 15 %. Unless they are better on average (of what was expected and what was seen, each weighted by
-//!    its variance: that of what is seen is known from looks between which nothing was done), threads and memory go back (a thread that would
-//!    share a core there while another is idle is let go instead; one that the kernel has moved since stays there, and so do
-//!    threads whose memory has followed their use), and nothing is tried for `wait_s`, and for twice as long each time after;
-//!    after the second time in a row nothing is tried before as much more or less is lost as must be gained, or other threads
-//!    are busy. Where a gain shows, its cost is refunded. Either way the estimates learn from it. Where threads do something
-//!    else than before for most of a second, their speeds say nothing: threads go back if the equations want them back by
-//!    what they do now, and nothing is refunded.
+//!    per instruction, within 15 %. If they are no better on average, nothing is tried for `wait_s`, and for twice as long each
+//!    time after; after the second time in a row nothing is tried before as much more or less is lost as must be gained, or
+//!    other threads are busy. If they are worse, by the mean of what was expected and what was seen, each weighted by its
+//!    variance (that of what is seen is known from looks between which nothing was done), threads and memory go back, too: a
+//!    thread that would share a core there while another is idle is let go instead; one that the kernel has moved since stays
+//!    there, and so do threads whose memory has followed their use. Where a gain shows, its cost is refunded. Either way the
+//!    estimates learn from it. Where threads do something else than before for most of a second, their speeds say nothing:
+//!    threads go back if the equations want them back by what they do now, and nothing is refunded.
 //!
 //! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
 //! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
@@ -333,14 +333,7 @@ impl Adaptive {
         verdict: Verdict,
     ) -> Option<Vec<Seat>> {
         match verdict {
-            Verdict::Counted(gained) if !action.has_gained(gained) => {
-                let why = words!(
-                    "all threads together ran at {gained} of their speed before",
-                    gained = Figure::Measured(gained, 3)
-                );
-                Some(self.undo(stage, picture, action, &why.to_string()))
-            }
-            Verdict::Counted(_) => {
+            Verdict::Counted(gained) if gained > 1.0 => {
                 self.failed = 0;
                 for (process, cost) in action.charged {
                     if let Some(credit) = self.credit.get_mut(&process) {
@@ -348,6 +341,17 @@ impl Adaptive {
                     }
                 }
                 None
+            }
+            Verdict::Counted(gained) if action.has_gained(gained) => {
+                self.rest(stage, &action);
+                None
+            }
+            Verdict::Counted(gained) => {
+                let why = words!(
+                    "all threads together ran at {gained} of their speed before",
+                    gained = Figure::Measured(gained, 3)
+                );
+                Some(self.undo(stage, picture, action, &why.to_string()))
             }
             Verdict::Unclear => {
                 let regret = action.regret(picture).filter(|&regret| regret > 0.0)?;

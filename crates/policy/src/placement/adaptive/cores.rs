@@ -17,6 +17,12 @@ pub(super) fn part(
     cpus: &mut [CpuId],
     is_seated: impl Fn(usize, CpuId) -> bool,
 ) {
+    // Those that are not seated stay where they are.
+    for (at, load) in picture.threads.iter().enumerate() {
+        if !is_seated(at, cpus[at]) {
+            cpus[at] = load.cpu;
+        }
+    }
     let mut on = vec![0usize; stage.topology.cores().len()];
     for core in cpus.iter().filter_map(|&cpu| picture.core(cpu)) {
         on[core] += 1;

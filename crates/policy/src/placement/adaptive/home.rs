@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use numaherd_topology::CpuId;
 
 use super::SUFFERS;
-use super::search::{ROOM, may_have};
+use super::search::{ROOM, freest, may_have};
 use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::Picture;
 use crate::stage::Stage;
@@ -123,8 +123,7 @@ impl<'a> Homing<'a> {
         if self.peaks[to] + load.peak > self.picture.cores.cores()[to] + ROOM {
             return false;
         }
-        let mut there = self.stage.topology.domains()[to].cpus.iter();
-        let Some(cpu) = there.find(|&cpu| may_have(self.stage, load.at, cpu)) else {
+        let Some(cpu) = freest(self.stage, self.picture, &self.cpus, at, to) else {
             return false;
         };
         if let Some(from) = self.domain(at) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use numaherd_topology::CpuId;
 
 use super::search::Candidate;
-use crate::estimate::{Load, Memory, Picture, Rough};
+use crate::estimate::{Load, Memory, ONE_PHASE, Picture, Rough};
 
 /// Looks that are kept (chosen here).
 const LOOKS: usize = 8;
@@ -80,11 +80,11 @@ impl Past {
         (wanted > 0.0).then(|| times / wanted)
     }
 
-    /// The variance of how fast all threads are in a look, as a multiple of before, while nothing is done; 0 where it is not
-    /// known yet.
+    /// The variance of how fast all threads are in a look, as a multiple of before, while nothing is done. Before any such
+    /// looks were seen, it is that of speeds that differ by as much as what threads do in one phase.
     pub(super) fn by_chance(&self) -> f64 {
         let squares = self.by_chance.iter().map(|by| by * by);
-        squares.sum::<f64>() / self.by_chance.len().max(1) as f64
+        (squares.sum::<f64>() + ONE_PHASE.powi(2) / 3.0) / (self.by_chance.len() + 1) as f64
     }
 
     /// Threads are placed or let go: how fast they are in the next look is not by chance.
@@ -242,7 +242,8 @@ mod tests {
             past.see(&faster(times), number as u64 * 100_000_000, 100_000_000);
         }
         // A tenth more, a tenth less, and what was done.
-        let expected = (0.1f64.powi(2) + (1.0 / 1.1f64 - 1.0).powi(2)) / 2.0;
+        let seen = 0.1f64.powi(2) + (1.0 / 1.1f64 - 1.0).powi(2);
+        let expected = (seen + ONE_PHASE.powi(2) / 3.0) / 3.0;
         assert!((past.by_chance() - expected).abs() < 1e-9);
     }
 }

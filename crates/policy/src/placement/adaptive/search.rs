@@ -62,6 +62,31 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
     allowed && thread.unmanaged.is_none()
 }
 
+/// The CPU of a domain for a thread that comes there: of the idlest core, and of its CPUs the idlest.
+pub(super) fn freest(
+    stage: &Stage<'_>,
+    picture: &Picture,
+    cpus: &[CpuId],
+    thread: usize,
+    domain: usize,
+) -> Option<CpuId> {
+    let there = &stage.topology.domains()[domain].cpus;
+    let here: Vec<CpuId> = (cpus.iter().copied())
+        .filter(|&cpu| there.contains(cpu))
+        .collect();
+    let on = |cpu: CpuId| {
+        let core = picture.core(cpu);
+        let on_core = here.iter().filter(|&&on| picture.core(on) == core);
+        (
+            on_core.count(),
+            here.iter().filter(|&&on| on == cpu).count(),
+        )
+    };
+    let at = picture.threads[thread].at;
+    let allowed = there.iter().filter(|&cpu| may_have(stage, at, cpu));
+    allowed.min_by_key(|&cpu| on(cpu))
+}
+
 /// Where the threads will be once the kernel has balanced them: where more is wanted in a domain than it has cores,
 /// those that are the kernel's own and suffer least go where cores are idle; then the same of CPUs. What that gains is
 /// not for us to gain.
@@ -412,25 +437,7 @@ impl Search<'_> {
         let there = &self.stage.topology.domains()[domain].cpus;
         let load = &picture.threads[thread];
         let wanted = picture.peaks_in(cpus);
-        let here: Vec<CpuId> = cpus
-            .iter()
-            .copied()
-            .filter(|&cpu| there.contains(cpu))
-            .collect();
-        // The idlest core, and of its CPUs the idlest.
-        let on = |cpu: CpuId| {
-            let on_core = here
-                .iter()
-                .filter(|&&on| picture.core(on) == picture.core(cpu));
-            (
-                on_core.count(),
-                here.iter().filter(|&&on| on == cpu).count(),
-            )
-        };
-        let allowed = there
-            .iter()
-            .filter(|&cpu| may_have(self.stage, load.at, cpu));
-        let freest = allowed.min_by_key(|&cpu| on(cpu))?;
+        let freest = freest(self.stage, picture, cpus, thread, domain)?;
         let mut cpus = cpus.to_vec();
         if self.has_room(&wanted, load, from, domain) {
             cpus[thread] = freest;

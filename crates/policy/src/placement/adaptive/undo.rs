@@ -18,6 +18,18 @@ use crate::stage::{Seat, Stage};
 use crate::words;
 
 impl Adaptive {
+    /// After an action that does not show to have gained: nothing is tried for a while.
+    pub(super) fn rest(&mut self, stage: &Stage<'_>, action: &Action) {
+        if self.failed > 0 {
+            // Twice: not before something has changed.
+            self.fruitless = Some((Rough::of(&action.before.lost_now()).mean(), u64::MAX));
+        }
+        self.failed += 1;
+        let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
+        // A cast from float saturates.
+        self.wait_until_ns = stage.snapshot.time_ns.saturating_add(wait_ns as u64);
+    }
+
     /// Puts back what did not gain.
     pub(super) fn undo(
         &mut self,
@@ -26,15 +38,8 @@ impl Adaptive {
         action: Action,
         why: &str,
     ) -> Vec<Seat> {
-        if self.failed > 0 {
-            // Twice: not before something has changed.
-            self.fruitless = Some((Rough::of(&action.before.lost_now()).mean(), u64::MAX));
-        }
-        self.failed += 1;
+        self.rest(stage, &action);
         self.past.touch();
-        let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
-        // A cast from float saturates.
-        self.wait_until_ns = stage.snapshot.time_ns.saturating_add(wait_ns as u64);
         let why: Arc<str> = why.into();
         let because = || UNDO.because(words!("{why}", why = Arc::clone(&why)));
         let by_use = (action.followed.iter())
