@@ -4,7 +4,7 @@ use numaherd_herd::Ending;
 use numaherd_policy::Means;
 use numaherd_policy::mapping::{Communication, Tree, best};
 use numaherd_trace::Trace;
-use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Start, TraceWorld};
+use numaherd_trace::world::{Analysis, Figures, Hardware, Options, SetUp, Start, TraceWorld};
 use numaherd_world::NewPages;
 
 use crate::{ExperimentError, Settings, Trial};
@@ -31,6 +31,10 @@ pub struct OnTrace<'a> {
 pub struct Played {
     /// What the machine did.
     pub figures: Figures,
+    /// The same without the first loop, where there is another.
+    pub again: Option<Figures>,
+    /// What was played in the first loop only.
+    pub set_up: SetUp,
     /// Where threads and pages were at the end.
     pub placement: Start,
 }
@@ -63,6 +67,8 @@ impl OnTrace<'_> {
         }
         Ok(Played {
             figures: world.figures(),
+            again: world.figures_again(),
+            set_up: world.set_up(),
             placement: world.placement(),
         })
     }

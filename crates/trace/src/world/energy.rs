@@ -58,8 +58,27 @@ impl Energy {
         let link_j = joules(spent.link_bytes, LINK_PJ_PER_BIT);
         let core_dynamic_j = spent.instructions as f64 * INSTRUCTION_NJ * 1e-9;
         let core_static_j = CORE_STATIC_W * spent.cores as f64 * spent.seconds;
-        let total_j = dram_j + link_j + core_dynamic_j + core_static_j;
-        let per_instruction_nj = match spent.instructions {
+        Self::of_parts(
+            [dram_j, link_j, core_dynamic_j, core_static_j],
+            spent.instructions,
+        )
+    }
+
+    /// What was spent since it had come to `earlier`, on so many instructions.
+    pub(super) fn since(&self, earlier: &Self, instructions: u64) -> Self {
+        let parts = [
+            self.dram_j - earlier.dram_j,
+            self.link_j - earlier.link_j,
+            self.core_dynamic_j - earlier.core_dynamic_j,
+            self.core_static_j - earlier.core_static_j,
+        ];
+        Self::of_parts(parts, instructions)
+    }
+
+    fn of_parts(parts: [f64; 4], instructions: u64) -> Self {
+        let [dram_j, link_j, core_dynamic_j, core_static_j] = parts;
+        let total_j = parts.iter().sum();
+        let per_instruction_nj = match instructions {
             0 => 0.0,
             instructions => total_j * 1e9 / instructions as f64,
         };

@@ -15,6 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::accesses::{Memory, Stop, Who};
 use super::cores::CoreState;
+use super::figures::Figures;
 use super::machine::Hardware;
 use super::options::{Options, SampleEvery, Start};
 use super::pages::PageTable;
@@ -38,8 +39,10 @@ pub struct Engine {
     pub(super) clock_ns: u64,
     /// Modelled time in picoseconds up to which all is played.
     pub(super) now_ps: u64,
-    pub(super) loops_left: u32,
-    pub(super) is_first_loop: bool,
+    /// Loops that have begun.
+    pub(super) loops: u32,
+    /// What the first loop came to; None while it lasts.
+    pub(super) first_loop: Option<Box<Figures>>,
     /// Which thread last woke another again that it had made, and how often it had slept before, in the first loop.
     pub(super) release: Option<(usize, u64)>,
     pub(super) is_over: bool,
@@ -103,8 +106,8 @@ impl Engine {
                 .collect(),
             scan: Scan::new(&options, memory.processes.len()),
             quantum_ps: options.quantum_ns * 1000,
-            loops_left: options.loops,
-            is_first_loop: true,
+            loops: 0,
+            first_loop: None,
             release: None,
             memory,
             threads,
@@ -326,7 +329,7 @@ impl Engine {
     /// Their wakes come at once. Where such a maker woke all workers again after it had made them (when they had
     /// set up), they begin from there.
     pub(super) fn begin_loop(&mut self) {
-        self.loops_left -= 1;
+        self.loops += 1;
         let releases = self.releases();
         let executed: Vec<u64> = self.threads.iter().map(|thread| thread.executed).collect();
         let least = executed.iter().max().copied().unwrap_or(0) / 100;
@@ -389,12 +392,33 @@ impl Engine {
     pub(super) fn next_loop(&mut self) {
         let ended = self.threads.iter().map(|thread| thread.ended_ps).max();
         self.now_ps = self.now_ps.max(ended.unwrap_or(0));
-        if self.loops_left == 0 {
-            self.is_over = true;
-            return;
+        if self.first_loop.is_none() {
+            self.first_loop = Some(Box::new(self.figures()));
         }
-        self.is_first_loop = false;
-        self.begin_loop();
+        match self.goes_round() {
+            true => self.begin_loop(),
+            false => self.is_over = true,
+        }
+    }
+
+    /// Whether another loop comes after this one.
+    pub(super) fn goes_round(&self) -> bool {
+        let options = &self.memory.options;
+        let is_again = |first: &Figures| {
+            let again_ps = options.modelled_ps(options.again_ms * 1_000_000);
+            (self.now_ps as f64 * 1e-12 - first.seconds) < again_ps as f64 * 1e-12
+        };
+        let is_again = self
+            .first_loop
+            .as_deref()
+            .map_or(options.again_ms > 0, is_again);
+        self.loops < options.loops || is_again
+    }
+
+    /// What all loops after the first came to; None while that lasts.
+    pub(super) fn figures_again(&mut self) -> Option<Figures> {
+        let now = self.figures();
+        Some(now.since(self.first_loop.as_deref()?))
     }
 
     /// Tells the page table of all accesses so far.

@@ -7,6 +7,8 @@ use serde::Serialize;
 use super::energy::{Energy, Spent};
 use super::engine::Engine;
 
+mod since;
+
 /// What came of a run. Times and counts are of the whole of it, all loops together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
@@ -161,7 +163,7 @@ impl Engine {
         let seconds = now_ps as f64 * 1e-12;
         let mut figures = Figures {
             seconds,
-            loops: self.memory.options.loops - self.loops_left,
+            loops: self.loops,
             threads: self.threads.len(),
             thread_moves: self.done.thread_moves,
             hint_faults: self.memory.hint_faults,

@@ -22,6 +22,9 @@ pub struct Options {
     /// traces of programs that go on the same way: threads that executed less than a hundredth of what
     /// the busiest did are played once.
     pub loops: u32,
+    /// Milliseconds of the loop's time for which whole loops are played at least after the first, in which threads set
+    /// up; 0 for `loops` alone.
+    pub again_ms: u64,
     /// Milliseconds of the loop's time that one modelled millisecond stands for (see the module's
     /// "Two times"); 64.
     pub dilation: u64,
@@ -93,6 +96,7 @@ impl Default for Options {
         Self {
             seed: 0,
             loops: 1,
+            again_ms: 0,
             dilation: DILATION,
             new_pages: NewPages::FirstTouch,
             start: Start::default(),
@@ -167,6 +171,7 @@ impl Options {
         let some_of_a_second = (1..=SECOND_NS, "1 or more, at most a second");
         for (option, value, (possible, must)) in [
             ("loops", u64::from(self.loops), some.clone()),
+            ("again_ms", self.again_ms, (0..=DAY_MS, "at most a day")),
             ("dilation", self.dilation, (1..=1_000_000, "1 to 1000000")),
             ("sample_every", sampled, some),
             (

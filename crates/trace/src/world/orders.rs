@@ -26,7 +26,7 @@ impl Engine {
     pub(super) fn number(&self, id: ThreadId) -> Option<usize> {
         let number = usize::try_from(id.born).ok()?;
         let thread = self.threads.get(number)?;
-        (thread.id == id && thread.is_there(self.loops_left)).then_some(number)
+        (thread.id == id && thread.is_there(self.goes_round())).then_some(number)
     }
 
     /// Sets the CPUs that a thread may run on, and moves it there.

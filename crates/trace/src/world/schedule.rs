@@ -242,7 +242,7 @@ impl Engine {
         let at = self.threads[number].core;
         let now_ps = self.cores[at].time_ps;
         let thread = &mut self.threads[number];
-        if self.is_first_loop {
+        if self.first_loop.is_none() {
             thread.comes_to_sleep(now_ps);
         }
         if thread.wakes > 0 {
@@ -269,7 +269,7 @@ impl Engine {
         let Some(thread) = self.threads.get(number) else {
             return;
         };
-        if self.is_first_loop && thread.state != State::Unborn {
+        if self.first_loop.is_none() && thread.state != State::Unborn {
             self.notes_wake(waker, number, ready_ps);
         }
         let thread = &mut self.threads[number];

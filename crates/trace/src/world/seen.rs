@@ -50,6 +50,11 @@ impl TraceWorld {
         self.engine().figures()
     }
 
+    /// The same of all loops after the first; None while that lasts.
+    pub fn figures_again(&self) -> Option<Figures> {
+        self.engine().figures_again()
+    }
+
     /// Where threads and pages are now: threads that have run, by their numbers in the trace, and all
     /// pages that were touched.
     pub fn placement(&self) -> Start {
@@ -201,7 +206,7 @@ fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
     for number in 0..engine.threads.len() {
         let done = std::mem::take(&mut engine.threads[number].done);
         let thread = &engine.threads[number];
-        if !thread.is_there(engine.loops_left) {
+        if !thread.is_there(engine.goes_round()) {
             continue;
         }
         threads.push(Thread {
@@ -247,7 +252,7 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
         let is_there = engine
             .threads
             .iter()
-            .any(|thread| thread.process as usize == place && thread.is_there(engine.loops_left));
+            .any(|thread| thread.process as usize == place && thread.is_there(engine.goes_round()));
         let memory = &mut engine.memory;
         let threads = &engine.threads;
         let sharing = memory

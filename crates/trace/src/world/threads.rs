@@ -277,11 +277,11 @@ impl Thread {
     }
 
     /// Whether it is to be seen: it runs or sleeps, or will again in the next loop.
-    pub(super) fn is_there(&self, loops_left: u32) -> bool {
+    pub(super) fn is_there(&self, goes_round: bool) -> bool {
         match self.state {
             State::Ready | State::Asleep(_) => true,
             State::Unborn => self.was_born,
-            State::Ended => loops_left > 0,
+            State::Ended => goes_round,
         }
     }
 }

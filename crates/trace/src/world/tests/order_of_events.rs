@@ -225,6 +225,40 @@ fn what_comes_before_all_are_released_is_played_once() {
 }
 
 #[test]
+fn whole_loops_are_played_until_enough_time_has_passed_after_the_first_and_counted_without_it() {
+    let played = |loops, again_ms| {
+        let options = Options {
+            loops,
+            again_ms,
+            dilation: 1000,
+            ..given(&[4, 0, 2], &[])
+        };
+        let mut world = world(with_set_up(), options);
+        assert_eq!(world.figures_again(), None);
+        let figures = to_the_end_of(&mut world);
+        (figures, world.figures_again().unwrap())
+    };
+    let ((once, none), (twice, second)) = (played(1, 0), played(2, 0));
+    assert_eq!((none.loops, none.accesses, none.seconds), (0, 0, 0.0));
+    assert_eq!(second.accesses, twice.accesses - once.accesses);
+    assert_eq!(second.seconds, twice.seconds - once.seconds);
+    let parts = [none.lines.local, second.lines.local, once.lines.local];
+    assert_eq!(
+        parts,
+        [
+            0,
+            twice.lines.local - once.lines.local,
+            twice.lines.local - second.lines.local
+        ]
+    );
+    // A second and a half of the loops after the first.
+    let loop_ms = (second.seconds * 1e6) as u64;
+    let (all, again) = played(1, loop_ms * 3 / 2);
+    assert_eq!((all.loops, again.loops), (3, 2));
+    assert_eq!(again.accesses, 2 * second.accesses);
+}
+
+#[test]
 fn set_up_is_not_known_where_a_worker_makes_the_others() {
     let mut events = with_set_up();
     events[0].extend(walk(200, 8, 2));
