@@ -35,8 +35,12 @@ pub struct Measurement {
     pub commit: Option<String>,
     /// Runs of each experiment with chance in it.
     pub runs: u32,
-    /// Modelled seconds of experiments of a fixed time.
+    /// Modelled seconds that stand for an hour in experiments of a fixed time.
     pub hour_s: f64,
+    /// Placement intervals for which recordings were played, and measured, after their set-up; `None` where they were
+    /// played once, or there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<u64>,
 }
 
 /// A claim and whether it holds.

@@ -298,6 +298,7 @@ mod of_records {
                     commit: None,
                     runs: 1,
                     hour_s: 3600.0,
+                    intervals: None,
                 }),
             }
         }

@@ -19,7 +19,7 @@ use numaherd_policy::placement::sharing::Evidence;
 use numaherd_topology::CpuId;
 use rayon::prelude::*;
 
-use super::ipm::setup::{Platform, Played, Run, Setup};
+use super::ipm::setup::{Platform, Played, Plays, Run, Setup};
 use super::testbed::{Effort, KERNEL, Suite, Testbed, Workload, improvement, increase};
 use super::traces::{Traces, few, where_recorded};
 use super::{brm, dino, nmass};
@@ -46,15 +46,21 @@ type Times = BTreeMap<&'static str, Vec<f64>>;
 const HOUR_S: f64 = 300.0;
 /// How often a trace is played; its set-up is played once, and takes about half of the first time.
 const LOOPS: u32 = 2;
+/// The seed of runs on traces.
+const SEED: u64 = 1;
 /// Layouts that the joint oracle tries at each turn, so that a suite takes minutes.
 const LAYOUTS: usize = 1000;
+
+/// A quarter of the runs, and minutes in place of an hour.
+pub fn effort(of_others: &Effort) -> Effort {
+    Effort::new(of_others.runs.div_ceil(4), of_others.hour_s.min(HOUR_S))
+}
 
 /// Runs all experiments.
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
 pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
-    let effort = &Effort::new(effort.runs.div_ceil(4), effort.hour_s.min(HOUR_S));
     let mut suites = dino::suites(effort)?;
     suites.extend(nmass::suites(effort)?);
     suites.extend(brm::suites(effort)?);
@@ -75,7 +81,8 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
 /// IPM's programs, with eight threads, on two of its machines: time against first touch, and how much of what is
 /// gained by threads and pages that are where the whole trace says.
 fn on_traces(traces: &Traces) -> Result<Measured> {
-    let setup = Setup::new(traces);
+    let plays = Plays::new(traces);
+    let setup = Setup::new(&plays, vec![SEED], 0);
     let kernels = few();
     let (mut losses, mut gains, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
     for platform in [Platform::Simics, Platform::Itanium] {
@@ -89,7 +96,7 @@ fn on_traces(traces: &Traces) -> Result<Measured> {
         let (kernel, adaptive, bound) = (under(KERNEL)?, under(ADAPTIVE)?, under("oracle")?);
         for (at, of) in kernels.iter().enumerate() {
             let name = format!("{} on {platform:?}", of.name);
-            let saved = |played: &Played| improvement(kernel[at].time(), played.time());
+            let saved = |played: &Played| improvement(kernel[at].time, played.time);
             losses.push((name, -saved(&adaptive[at])));
             gains.push(saved(&adaptive[at]));
             bounds.push(saved(&bound[at]));

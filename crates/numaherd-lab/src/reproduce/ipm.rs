@@ -27,20 +27,38 @@ mod storage;
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
 
+use super::testbed::Effort;
 use super::traces::Traces;
 pub use patterns::draw;
+use setup::{Plays, Setup};
+
+/// One run for ten of the others: a run of all takes about an hour of CPU time, two thirds of it in the policies that
+/// learn, each for [`setup::INTERVALS`] intervals.
+pub fn effort(of_others: &Effort) -> Effort {
+    Effort::new(of_others.runs.div_ceil(10), of_others.hour_s)
+}
+
+/// Placement intervals that are played after set-up: [`setup::INTERVALS`] for a whole hour.
+pub fn intervals(effort: &Effort) -> f64 {
+    setup::INTERVALS as f64 * effort.hour_s / Effort::FULL.hour_s
+}
 
 /// Runs all experiments.
 ///
 /// # Errors
 /// A trace cannot be recorded or read, or a run fails.
-pub fn measure(traces: &Traces) -> Result<Measured> {
-    let setup = setup::Setup::new(traces);
-    let mut measured = accuracy::measure(&setup)?;
-    measured.append(storage::measure()?);
-    measured.append(patterns::measure(&setup)?);
-    measured.append(platforms::measure(&setup)?);
-    measured.append(overhead::measure(&setup)?);
-    measured.append(design::measure(&setup)?);
+pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
+    let plays = Plays::new(traces);
+    let again_ms = (intervals(effort) * setup::INTERVAL_MS as f64).ceil() as u64;
+    let mut measured = storage::measure()?.exact();
+    measured.append(effort.with_intervals(|effort| {
+        let setup = Setup::new(&plays, effort.seeds(), again_ms);
+        let mut measured = accuracy::measure(&setup)?;
+        measured.append(patterns::measure(&setup)?);
+        measured.append(platforms::measure(&setup)?);
+        measured.append(overhead::measure(&setup)?);
+        measured.append(design::measure(&setup)?);
+        Ok(measured)
+    })?);
     Ok(measured)
 }

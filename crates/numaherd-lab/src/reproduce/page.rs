@@ -182,10 +182,25 @@ fn made_by(measurement: &Measurement) -> String {
         Some(commit) => format!("on commit `{commit}`"),
         None => "on a commit that was not recorded".to_owned(),
     };
-    format!(
-        "Measured {commit}. Experiments with chance in them ran {runs} times; those of a fixed time ran for {hour} \
-         modelled seconds.\n\n"
-    )
+    let times = match runs {
+        1 => "once".to_owned(),
+        runs => format!("{runs} times, each with its own seed"),
+    };
+    let how = match (measurement.paper, measurement.intervals) {
+        (Paper::Ipm, Some(intervals)) => format!(
+            "Each recording was played until {intervals} placement intervals had passed after its first loop, which has \
+             the set-up in it, and once more where the policy moves nothing; measured is what came after that loop, for \
+             each loop. Runs were made {times}."
+        ),
+        (Paper::Ipm, None) => {
+            format!("Each recording was played once, from its set-up on. Runs were made {times}.")
+        }
+        _ => format!(
+            "Experiments with chance in them ran {times}; where they last for an hour or a part of it, {hour} modelled \
+             seconds stand for the hour."
+        ),
+    };
+    format!("Measured {commit}. {how}\n\n")
 }
 
 fn head(record: &Record) -> String {
@@ -295,6 +310,7 @@ mod tests {
             commit: commit.map(str::to_owned),
             runs,
             hour_s: 3600.0,
+            intervals: None,
         };
         let measurements = vec![
             measured(Paper::Dino, 10, Some("0123abc")),

@@ -78,7 +78,8 @@ impl Effort {
     }
 
     /// What an experiment measures, with the 95 % confidence interval of each margin, by the delete-one jackknife: the
-    /// experiment is made again without each of the runs. A [`Testbed`] runs what it ran before only once.
+    /// experiment is made again without each of the runs. A [`Testbed`] runs what it ran before only once. Without
+    /// intervals where there are fewer than three runs.
     ///
     /// # Errors
     /// Those of `experiment`.
@@ -87,6 +88,9 @@ impl Effort {
         experiment: impl Fn(&Self) -> Result<Measured>,
     ) -> Result<Measured> {
         let measured = experiment(self)?;
+        if self.runs < 3 {
+            return Ok(measured);
+        }
         let left_out = |seed| {
             let without = Some(seed);
             experiment(&Self { without, ..*self })

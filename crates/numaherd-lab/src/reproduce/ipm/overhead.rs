@@ -7,24 +7,20 @@
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
 use numaherd_experiment::statistics::{largest, mean};
-use numaherd_trace::world::UnitFigures;
 
 use super::setup::{Platform, Played, Setup};
 use crate::reproduce::traces::few;
 
 /// TLB misses per access, in percent.
 fn miss_rate(played: &Played) -> f64 {
-    let tlb = played.figures.tlb.as_ref();
-    tlb.map_or(f64::NAN, |tlb| tlb.miss_rate * 100.0)
+    played.tlb_misses * 100.0
 }
 
 pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
     let kernels = few();
     let simics = setup.run_each(Platform::Simics, &kernels, "ipm")?;
     let itanium = setup.run_each(Platform::Itanium, &kernels, "ipm")?;
-    let of_unit = |figure: fn(&UnitFigures) -> f64| {
-        mean(simics.iter().map(|played| played.of_unit(figure) * 100.0))
-    };
+    let of_unit = |at: usize| mean(simics.iter().map(|played| played.unit[at] * 100.0));
     let rates = || {
         kernels
             .iter()
@@ -36,8 +32,8 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
         .map_or(f64::NAN, |one| one.1);
     let others = largest(rates().filter(|one| one.0 != "is").map(|one| one.1));
     let mut measured = Measured::new();
-    measured.figure("overhead-accesses", of_unit(|unit| unit.extra_access_share));
-    measured.figure("overhead-handled", of_unit(|unit| unit.handled_share));
+    measured.figure("overhead-accesses", of_unit(2));
+    measured.figure("overhead-handled", of_unit(1));
     measured.figure("fig12-simics", mean(rates().map(|one| one.1)));
     measured.figure(
         "fig12-itanium",

@@ -11,7 +11,7 @@ use numaherd_experiment::chart::heat_map::heat_map;
 use numaherd_experiment::claims::{Measured, list};
 use numaherd_experiment::statistics::{mean, smallest};
 
-use super::setup::{Platform, Played, Setup};
+use super::setup::{INTERVAL_MS, INTERVALS, Platform, Played, Plays, Setup};
 use crate::reproduce::traces::{Kernel, NAS_MANY, PARSEC, Traces};
 
 /// Fig 6's programs: cg, mg, sp, and what stands for ferret, dedup and fluidanimate.
@@ -32,10 +32,10 @@ struct Sharing {
 
 impl Sharing {
     fn of(program: &'static str, played: &Played) -> Self {
-        let seen = &played.figures.sharing_seen;
+        let seen = &played.sharing;
         let cell = |row: usize, column: usize| match row == column {
             true => 0.0,
-            false => (seen[row][column] + seen[column][row]) as f64,
+            false => seen[row][column] + seen[column][row],
         };
         let rows = 0..seen.len();
         let row = |row| rows.clone().map(|column| cell(row, column)).collect();
@@ -121,7 +121,11 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
 pub fn draw(folder: &Path, traces: &Traces) -> Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
-    for sharing in seen(&Setup::new(traces))? {
+    for sharing in seen(&Setup::new(
+        &Plays::new(traces),
+        vec![0],
+        INTERVALS * INTERVAL_MS,
+    ))? {
         let path = folder.join(format!("ipm-sharing-{}.svg", sharing.program));
         print::file(&path, &heat_map(sharing.program, &sharing.cells))?;
     }

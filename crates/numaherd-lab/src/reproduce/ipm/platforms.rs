@@ -16,27 +16,20 @@ use crate::reproduce::traces::{Kernel, NAS, NAS_MANY, PARSEC, STENCIL};
 /// A figure of a run.
 type Figure = fn(&Played) -> f64;
 
+fn time(played: &Played) -> f64 {
+    played.time
+}
+
 fn traffic(played: &Played) -> f64 {
-    played.figures.interchip_bytes as f64
+    played.traffic
 }
 
 fn misses(played: &Played) -> f64 {
-    played.figures.caches.llc_misses as f64 / played.figures.instructions as f64
+    played.misses
 }
 
 fn energy(played: &Played) -> f64 {
-    played.figures.energy.per_instruction_nj
-}
-
-/// Energy of cores and links by instruction.
-fn processor_energy(played: &Played) -> f64 {
-    let energy = &played.figures.energy;
-    (energy.core_dynamic_j + energy.core_static_j + energy.link_j)
-        / played.figures.instructions as f64
-}
-
-fn memory_energy(played: &Played) -> f64 {
-    played.figures.energy.dram_j / played.figures.instructions as f64
+    played.energy
 }
 
 /// Runs of several programs under several policies on one machine.
@@ -98,9 +91,15 @@ impl Board {
         changes(self.each(policy, figure), 1)
     }
 
+    /// The share of pages that are on their right node under the operating system alone, in percent, for a note.
+    fn right(&self) -> String {
+        let right = self.system.iter().map(|played| played.right);
+        format!("{:.0}", mean(right))
+    }
+
     /// The change of the mean time under oracle, for a note.
     fn oracle(&self) -> String {
-        format!("{:+.1}", self.mean("oracle", Played::time))
+        format!("{:+.1}", self.mean("oracle", time))
     }
 }
 
@@ -119,19 +118,20 @@ fn simics(setup: &Setup<'_>) -> Result<Measured> {
     let policies = ["interleave", "oracle", "ipm"];
     let board = Board::new(setup, Platform::Simics, all_kernels(), &policies)?;
     let mut measured = Measured::new();
-    measured.figure("fig7-cg-time", board.of("cg", "ipm", Played::time));
+    measured.figure("fig7-cg-time", board.of("cg", "ipm", time));
     measured.figure("fig7-cg-traffic", board.of("cg", "ipm", traffic));
-    let time = board.mean("ipm", Played::time);
-    measured.figure("fig7-time", time);
+    let mean_time = board.mean("ipm", time);
+    measured.figure("fig7-time", mean_time);
     measured.figure("fig7-traffic", board.mean("ipm", traffic));
     measured.order(
         "fig7-interleave",
-        [board.mean("interleave", Played::time), time],
+        [board.mean("interleave", time), mean_time],
     );
-    let of_cg = board.of("cg", "oracle", Played::time);
+    let of_cg = board.of("cg", "oracle", time);
     measured.detail("simics-cg-oracle", format!("{of_cg:+.1}"));
     measured.detail("simics-oracle", board.oracle());
-    measured.detail("simics-time", board.listed("ipm", Played::time));
+    measured.detail("simics-right", board.right());
+    measured.detail("simics-time", board.listed("ipm", time));
     let of_traffic = board.mean("oracle", traffic);
     measured.detail("simics-oracle-traffic", format!("{of_traffic:+.1}"));
     measured.detail("simics-traffic", board.listed("ipm", traffic));
@@ -153,34 +153,40 @@ fn itanium(setup: &Setup<'_>) -> Result<Measured> {
     kernels.push(&STENCIL);
     let policies = [&["oracle", "ipm"], &RELATED[..]].concat();
     let board = Board::new(setup, Platform::Itanium, kernels, &policies)?;
-    let time = |policy| board.mean(policy, Played::time);
-    let (ipm, oracle) = (time("ipm"), time("oracle"));
+    let mean_time = |policy| board.mean(policy, time);
+    let (ipm, oracle) = (mean_time("ipm"), mean_time("oracle"));
     let mut measured = Measured::new();
-    measured.figure("fig8-cg", board.of("cg", "ipm", Played::time));
+    measured.figure("fig8-cg", board.of("cg", "ipm", time));
     measured.figure("fig8-time", ipm);
     measured.figure("fig8-oracle", oracle);
     measured.figure("fig8-ipm-oracle", ipm - oracle);
-    measured.figure("fig8-ondes3d", board.of("stencil", "ipm", Played::time));
-    measured.figure(
-        "fig8-ondes3d-oracle",
-        board.of("stencil", "oracle", Played::time),
+    measured.figure("fig8-ondes3d", board.of("stencil", "ipm", time));
+    measured.figure("fig8-ondes3d-oracle", board.of("stencil", "oracle", time));
+    measured.order("fig8-best", [smallest(RELATED.map(mean_time)), ipm]);
+    measured.order(
+        "fig8-residency-misses",
+        [mean_time("tlb-miss-history"), ipm],
     );
-    measured.order("fig8-best", [smallest(RELATED.map(time)), ipm]);
-    measured.order("fig8-residency-misses", [time("tlb-miss-history"), ipm]);
-    measured.order("fig8-history", [time("tlb-miss"), time("tlb-miss-history")]);
-    measured.order("fig8-kmaf", [time("numa-balancing"), time("kmaf")]);
-    measured.order("fig8-ipm-kmaf", [time("kmaf"), ipm]);
+    measured.order(
+        "fig8-history",
+        [mean_time("tlb-miss"), mean_time("tlb-miss-history")],
+    );
+    measured.order(
+        "fig8-kmaf",
+        [mean_time("numa-balancing"), mean_time("kmaf")],
+    );
+    measured.order("fig8-ipm-kmaf", [mean_time("kmaf"), ipm]);
     let moved = |policy: &str| {
         let runs = board.under(policy).iter();
-        runs.map(|played| played.figures.pages.moved as f64)
-            .sum::<f64>()
+        runs.map(|played| played.moved).sum::<f64>()
     };
     let times_more = moved("tlb-miss") / moved("numa-balancing").max(1.0);
     measured.figure("fig8-migrations", times_more);
-    let means = policies.iter().map(|policy| (policy, time(policy)));
+    let means = policies.iter().map(|policy| (policy, mean_time(policy)));
     measured.detail("itanium-means", changes(means, 1));
-    measured.detail("itanium-time", board.listed("ipm", Played::time));
-    measured.detail("itanium-oracle-time", board.listed("oracle", Played::time));
+    measured.detail("itanium-right", board.right());
+    measured.detail("itanium-time", board.listed("ipm", time));
+    measured.detail("itanium-oracle-time", board.listed("oracle", time));
     Ok(measured)
 }
 
@@ -191,15 +197,16 @@ fn xeons(setup: &Setup<'_>) -> Result<Measured> {
     };
     let (small, large) = (board(Platform::Xeon32)?, board(Platform::Xeon64)?);
     let mut measured = Measured::new();
-    measured.figure("fig9-xeon32-cg", small.of("cg", "ipm", Played::time));
-    measured.figure("fig9-xeon64-sp", large.of("sp", "ipm", Played::time));
+    measured.figure("fig9-xeon32-cg", small.of("cg", "ipm", time));
+    measured.figure("fig9-xeon64-sp", large.of("sp", "ipm", time));
     for (name, board) in [("xeon32", &small), ("xeon64", &large)] {
-        let time = board.mean("ipm", Played::time);
-        measured.figure(format!("fig9-{name}-time"), time);
-        let random = board.mean("random-mapping", Played::time);
-        measured.order(format!("fig9-random-{name}"), [random, time]);
+        let mean_time = board.mean("ipm", time);
+        measured.figure(format!("fig9-{name}-time"), mean_time);
+        let random = board.mean("random-mapping", time);
+        measured.order(format!("fig9-random-{name}"), [random, mean_time]);
         measured.detail(format!("{name}-oracle"), board.oracle());
-        measured.detail(format!("{name}-time"), board.listed("ipm", Played::time));
+        measured.detail(format!("{name}-right"), board.right());
+        measured.detail(format!("{name}-time"), board.listed("ipm", time));
     }
     measured.figure("fig9-sp-misses", large.of("sp", "ipm", misses));
     measured.figure("fig9-mg-misses", large.of("mg", "ipm", misses));
@@ -207,13 +214,16 @@ fn xeons(setup: &Setup<'_>) -> Result<Measured> {
     let of_traffic = large.mean("ipm", traffic);
     measured.figure("fig9-traffic", of_traffic);
     measured.detail("xeon64-traffic", large.listed("ipm", traffic));
-    let times = [&small, &large].map(|board| board.mean("ipm", Played::time));
+    let times = [&small, &large].map(|board| board.mean("ipm", time));
     measured.order("fig9-four-nodes", times);
     measured.order("fig9-traffic-most", [large.mean("ipm", misses), of_traffic]);
     measured.figure("fig10-energy", small.mean("ipm", energy));
     measured.figure("fig10-sp", small.of("sp", "ipm", energy));
     measured.detail("xeon32-energy", small.listed("ipm", energy));
-    let energies = [processor_energy, memory_energy].map(|figure| small.mean("ipm", figure));
+    let energies = [
+        small.mean("ipm", |played| played.processor_energy),
+        small.mean("ipm", |played| played.memory_energy),
+    ];
     measured.order("fig10-memory", energies);
     Ok(measured)
 }
