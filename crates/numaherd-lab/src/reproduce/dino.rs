@@ -8,8 +8,8 @@
 //! | [`clones`] | §3.3.1, Fig 8: degradation against miss rate |
 //! | [`cpu`] | §3.2, §5.3, Fig 6, 11, Table 1: CPU2006 under each policy |
 //! | [`mpi`] | §3.2, §5.3, Fig 7, 12, Table 1: MPI2007 under each policy |
-//! | [`lamp`] | §5.2, §5.3, Fig 10, 13: a web service under each policy |
-//! | [`sweep`] | §5.2, Fig 9: how many pages follow a thread |
+//! | [`lamp`] | §5.2, §5.3, Fig 10, 13: a web service under each policy, on the second machine |
+//! | [`sweep`] | §5.2, Fig 9: how many pages follow a thread, on the second machine |
 //! | [`sra`] | §4.1: which pages should follow a thread, on traces |
 //!
 //! "As much as" and "up to" are figures of the largest. Claims are proxies where the paper does not print what it ran
@@ -33,6 +33,8 @@ use super::traces::{Traces, where_recorded};
 
 /// The paper's machine.
 const MACHINE: &str = "opteron-8356-4s";
+/// Its second machine (§5.1), with 4 GB a node, on which K was varied (§5.2).
+const SECOND: &str = "opteron-2350-2s";
 
 /// Runs all experiments; without those on traces where the lab, which records them, is not set up.
 ///
@@ -44,11 +46,12 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
     measured.append(clones::measure(&testbed)?);
     measured.append(uma::measure()?);
     let mut measured = measured.exact();
-    let windows = sweep::testbeds(&testbed);
+    let second = Testbed::of(SECOND)?;
+    let windows = sweep::testbeds(&second);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
     measured.append(effort.with_intervals(|effort| mpi::measure(&testbed, effort))?);
-    measured.append(effort.with_intervals(|effort| lamp::measure(&testbed, effort))?);
-    measured.append(effort.with_intervals(|effort| sweep::measure(&testbed, &windows, effort))?);
+    measured.append(effort.with_intervals(|effort| lamp::measure(&second, effort))?);
+    measured.append(effort.with_intervals(|effort| sweep::measure(&second, &windows, effort))?);
     measured.append(where_recorded(sra::measure(traces))?);
     Ok(measured)
 }

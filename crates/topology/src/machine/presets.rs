@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = embedded![
     "lab-8x2",
     "lab-smt",
     "lab-uneven",
+    "opteron-2350-2s",
     "opteron-8356-4s",
     "uma-4x2",
     "xeon-6980p-2s",

@@ -2,24 +2,36 @@
 //!
 //! The paper does not say what it simulated the strategies on. Here they run on the menagerie's kernels, each
 //! as recorded in the lab, on the caches of the kernel's machine ([`numaherd_trace::sra`]); figures are means
-//! over the kernels.
+//! over the kernels. As these are some [`SCALE`] times smaller than programs are, so are caches and K, and samples
+//! are more frequent by as much, so that a window of pages gets as many of them.
 
 use anyhow::Result;
 use numaherd_experiment::claims::{Measured, list};
 use numaherd_experiment::statistics::{largest, mean};
-use numaherd_trace::sra::{Options, Sra, Strategy, sra};
+use numaherd_trace::sra::{Caches, Options, Sra, Strategy, sra};
 
+use crate::reproduce::ipm::setup::{SCALE, smaller};
 use crate::reproduce::traces::{self, Traces};
 
 /// One in how many memory accesses is sampled: "less than one percent".
-const RATE: u64 = 1000;
+const RATE: u64 = 1000 / SCALE;
+/// The same much less often.
+const SELDOM: u64 = 100_000 / SCALE;
 /// The paper's K.
-const PAGES: u64 = 4096;
+const PAGES: u64 = 4096 / SCALE;
 
 pub(super) fn measure(traces: &Traces) -> Result<Measured> {
+    let caches = Caches::barcelona();
+    let cache = |cache| smaller(cache, caches.line_bytes, SCALE);
     let options = Options {
-        pages: vec![1, 16, 256, PAGES],
-        one_in: vec![1, RATE, 100_000],
+        pages: vec![1, 16 / SCALE, 256 / SCALE, PAGES],
+        one_in: vec![1, RATE, SELDOM],
+        caches: Caches {
+            l1: cache(caches.l1),
+            l2: caches.l2.map(cache),
+            llc: cache(caches.llc),
+            ..caches
+        },
         ..Options::default()
     };
     let kernels = traces::few();
@@ -50,7 +62,7 @@ pub(super) fn measure(traces: &Traces) -> Result<Measured> {
     measured.figure("sra-k4096", best);
     measured.figure("sra-every", saved(both_ways, 1, 1));
     measured.order("sra-strategy", [best, others]);
-    measured.figure("sra-accuracy", pages_needed(100_000) / pages_needed(1));
+    measured.figure("sra-accuracy", pages_needed(SELDOM) / pages_needed(1));
     let by_kernel = kernels.iter().zip(&tried).map(|(kernel, sra)| {
         let saved = sra.cell(both_ways, PAGES, RATE).and_then(|cell| cell.sra);
         match saved {
