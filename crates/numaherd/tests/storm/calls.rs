@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
+use crate::herd::memory_kib;
 use crate::sys::{Ask, trace};
 
 /// What the kernel calls a stop at a system call, and at a program's start.
@@ -20,6 +21,8 @@ pub struct Traced {
     pub status: ExitStatus,
     /// How many calls it made.
     pub calls: u64,
+    /// The most memory that it had when it was killed, in KiB; 0 if it was not.
+    pub memory_kib: u64,
 }
 
 impl Traced {
@@ -49,7 +52,7 @@ pub fn run(mut child: Child, last: Option<u64>) -> Traced {
     trace(pid, Ask::Interrupt).expect("a tracee can be stopped");
     let mut input = child.stdin.take();
     let mut in_call = HashSet::new();
-    let (mut calls, mut has_begun) = (0, false);
+    let (mut calls, mut has_begun, mut most_kib) = (0, false, 0);
     loop {
         // Threads too.
         let all = WaitOptions::from_bits_retain(libc::__WALL.cast_unsigned());
@@ -60,7 +63,11 @@ pub fn run(mut child: Child, last: Option<u64>) -> Traced {
         if !status.stopped() {
             if who == pid {
                 let status = ExitStatus::from_raw(raw);
-                return Traced { status, calls };
+                return Traced {
+                    status,
+                    calls,
+                    memory_kib: most_kib,
+                };
             }
             continue;
         }
@@ -76,6 +83,7 @@ pub fn run(mut child: Child, last: Option<u64>) -> Traced {
             if has_begun && in_call.insert(who) {
                 calls += 1;
                 if last == Some(calls) {
+                    most_kib = memory_kib(child.id());
                     // It may be killed by somebody else at any time.
                     let _ = kill_process(pid, Signal::KILL);
                 }

@@ -63,13 +63,11 @@ impl Herd {
     }
 
     pub fn end(self, signal: Signal) -> Ended {
-        let memory_kib = field(&format!("/proc/{}/status", self.pid()), "VmHWM:");
+        let memory_kib = memory_kib(self.pid());
         self.signal(signal);
-        let ended = self.end_by_itself();
-        let kib = memory_kib.split_whitespace().next();
         Ended {
-            memory_kib: kib.and_then(|kib| kib.parse().ok()).unwrap_or(0),
-            ..ended
+            memory_kib,
+            ..self.end_by_itself()
         }
     }
 
@@ -86,6 +84,13 @@ impl Herd {
             memory_kib: 0,
         }
     }
+}
+
+/// The most memory that a process that has not ended has had so far, in KiB.
+pub fn memory_kib(pid: u32) -> u64 {
+    let most = field(&format!("/proc/{pid}/status"), "VmHWM:");
+    let kib = most.split_whitespace().next();
+    kib.and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
 /// Processor time of a process that has ended and has not been waited for.

@@ -139,7 +139,7 @@ pub const KINDS: &[Kind] = &[
         name: "cpusets",
         what: "a cpuset is narrowed and widened before, while and after a herd runs; in the lab",
         before: "5 of 5 threads stayed bound",
-        share: 3,
+        share: 5,
         lab: Some(Lab::RealTime),
         storm: lab::cpusets,
     },
@@ -147,7 +147,7 @@ pub const KINDS: &[Kind] = &[
         name: "cpusets-meanwhile",
         what: "the same, all the time, while herds are killed or asked to end and affinities are restored; in the lab",
         before: "not tried",
-        share: 3,
+        share: 5,
         lab: Some(Lab::RealTime),
         storm: lab::cpusets_meanwhile,
     },
@@ -155,7 +155,7 @@ pub const KINDS: &[Kind] = &[
         name: "hot-plug",
         what: "CPUs go offline and come back before, while and after a herd runs; in the lab",
         before: "3 of 5 threads stayed bound",
-        share: 3,
+        share: 5,
         lab: Some(Lab::RealTime),
         storm: lab::hot_plug,
     },
@@ -163,7 +163,7 @@ pub const KINDS: &[Kind] = &[
         name: "clocks",
         what: "the clock jumps by hours and years, to and fro; in the lab",
         before: "not tried",
-        share: 2,
+        share: 5,
         lab: Some(Lab::RealTime),
         storm: lab::clocks,
     },
@@ -171,15 +171,15 @@ pub const KINDS: &[Kind] = &[
         name: "full-nodes",
         what: "memory is moved to a full node, where the kernel refuses it, and a herd is killed or asked to end; in the lab",
         before: "not tried",
-        share: 2,
+        share: 5,
         lab: Some(Lab::Small),
         storm: lab::full_nodes,
     },
     Kind {
         name: "sampling",
-        what: "policies that count and sample (dino, brm, adaptive) are killed or asked to end; in the lab",
+        what: "policies that count and sample (dino, brm, adaptive, sampled) are killed or asked to end; in the lab",
         before: "not tried",
-        share: 2,
+        share: 5,
         lab: Some(Lab::Modelled),
         storm: lab::sampling,
     },
@@ -237,6 +237,7 @@ fn run_killed_at_call(machine: &mut Machine, at: Option<u64>) {
     command.args(machine.selection());
     let traced = calls::run(calls::start(&command), at);
     machine.seen.calls = traced.calls;
+    machine.seen.memory_kib = traced.memory_kib;
     if traced.was_killed() {
         machine.was_killed();
         machine.restore();

@@ -199,6 +199,9 @@ const LEDGER: &str = "ledger";
 /// What a ledger says of pages for which the kernel had no room.
 const SAYS_FULL: &str = "\"node-full\":";
 
+/// What a ledger says of threads whose events are counted.
+const SAYS_COUNTED: &str = "\"counts\":{";
+
 /// Has memory follow its threads to a node that is full. The kernel takes the place of a moved page from its new node alone,
 /// finds nothing there that it could reclaim, ends no process for the sake of one node, and so answers ENOMEM. The herd
 /// is killed or asked to end while further memory may be on its way.
@@ -272,12 +275,18 @@ pub fn sampling(machine: &mut Machine, _: Option<u64>) {
     machine.tenant("memory");
     machine.tenant("memory");
     tenants(machine, &["fork"]);
-    let policy = machine.one_of(&["dino", "brm", "adaptive"]);
-    let herd = machine.herd_by(policy, &[]);
+    let policy = machine.one_of(&["dino", "brm", "adaptive", "random+sampled"]);
+    let herd = machine.herd_by(policy, &["--ledger", LEDGER]);
     if policy != "adaptive" {
         // It places whom it has seen at work; adaptive, only where that gains something.
         machine.placed(&herd);
     }
-    machine.go_on(10);
+    if policy != "random+sampled" {
+        wait_until("threads are counted", || {
+            fs::read_to_string(LEDGER).is_ok_and(|said| said.contains(SAYS_COUNTED))
+        });
+    }
+    // Time for pages to be sampled, and to follow.
+    machine.go_on(100);
     over(machine, herd, 0.5);
 }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use libtest_mimic::Trial;
-use numaherd_lab_launcher::{Ending, Guest};
+use numaherd_lab_launcher::{Ending, Guest, KernelFiles};
 use numaherd_policy::Random;
 use numaherd_world::in_step::lock;
 use rand::SeedableRng;
@@ -113,7 +113,6 @@ fn tests() -> Vec<Trial> {
                 record: Mutex::new(Record::open(None, Some(SEED))?),
                 state: None,
                 until: None,
-                guest: Mutex::default(),
             };
             (0..SHORT).try_for_each(|_| storm.next(kind, None))?;
             let record = lock(&storm.record);
@@ -140,7 +139,7 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
     let names = &arguments.names;
     let is_wanted =
         |kind: &&Kind| names.is_empty() || names.iter().any(|name| is_named(kind, name));
-    let kinds: Vec<&Kind> = KINDS.iter().filter(is_wanted).collect();
+    let kinds: Vec<&'static Kind> = KINDS.iter().filter(is_wanted).collect();
     if let Some(number) = arguments.number {
         let seed = arguments.seed.unwrap_or(SEED);
         for kind in kinds {
@@ -161,26 +160,8 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
         record: Mutex::new(record),
         state: arguments.state.clone(),
         until: Some(Instant::now() + limit),
-        guest: Mutex::default(),
     };
-    let round = kinds
-        .iter()
-        .flat_map(|&kind| iter::repeat_n(kind, (kind.share / tries_of_turn(kind)) as usize));
-    let turns = Mutex::new(round.cycle());
-    let turn = || lock(&turns).next().filter(|_| !storm.is_over());
-    let work = || -> Result<()> {
-        while let Some(kind) = turn() {
-            storm.turn(kind)?;
-        }
-        Ok(())
-    };
-    // Each try mostly waits for one thing.
-    let workers = available_parallelism()?.get();
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let mut ended = workers.into_iter().map(|worker| worker.join());
-        ended.try_for_each(|ended| ended.expect("a try is a process of its own"))
-    })?;
+    storm.rage(&kinds)?;
     let record = lock(&storm.record);
     println!("{}\n{}", record.table(KINDS), record.remarks());
     if let Some(page) = &arguments.page {
@@ -216,11 +197,50 @@ struct Storm {
     state: Option<PathBuf>,
     /// When no try begins any more.
     until: Option<Instant>,
-    /// Held while there is a guest: one has enough with the CPUs there are.
-    guest: Mutex<()>,
 }
 
 impl Storm {
+    /// Makes rounds of all kinds until it is over: those that need a guest one after another, because one has enough with
+    /// the CPUs there are, and beside them the others.
+    fn rage(&self, kinds: &[&'static Kind]) -> Result<()> {
+        let (in_lab, here): (Vec<&Kind>, Vec<&Kind>) =
+            kinds.iter().partition(|kind| kind.lab.is_some());
+        let in_lab = self.possible(in_lab)?;
+        let round = here
+            .iter()
+            .flat_map(|&kind| iter::repeat_n(kind, kind.share as usize));
+        // Each try mostly waits for one thing.
+        let workers = available_parallelism()?.get();
+        let (in_lab, here) = (
+            Mutex::new(in_lab.into_iter().cycle()),
+            Mutex::new(round.cycle()),
+        );
+        let work = |turn: &dyn Fn() -> Option<&'static Kind>| -> Result<()> {
+            while let Some(kind) = turn().filter(|_| !self.is_over()) {
+                self.turn(kind)?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let guests = scope.spawn(|| work(&|| lock(&in_lab).next()));
+            let others = (0..workers).map(|_| scope.spawn(|| work(&|| lock(&here).next())));
+            let workers: Vec<_> = others.chain([guests]).collect();
+            let mut ended = workers.into_iter().map(|worker| worker.join());
+            ended.try_for_each(|ended| ended.expect("a try is a process of its own"))
+        })
+    }
+
+    /// Those kinds of the lab that can be tried, where there is a lab; else each is counted as skipped.
+    fn possible(&self, in_lab: Vec<&'static Kind>) -> Result<Vec<&'static Kind>> {
+        let Err(error) = KernelFiles::find(None) else {
+            return Ok(in_lab);
+        };
+        for kind in in_lab {
+            self.skip(kind, &error)?;
+        }
+        Ok(Vec::new())
+    }
+
     fn is_over(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() > until)
     }
@@ -229,7 +249,6 @@ impl Storm {
     /// guest fails or hangs, is counted as skipped; the guest ends with the turn.
     fn turn(&self, kind: &Kind) -> Result<()> {
         let tries = || -> Result<()> {
-            let _alone = kind.lab.map(|_| lock(&self.guest));
             let guest = kind.lab.map(Lab::boot).transpose()?;
             for _ in 0..tries_of_turn(kind) {
                 if !self.is_over() {
@@ -239,19 +258,23 @@ impl Storm {
             Ok(())
         };
         match tries() {
-            Err(error) if error.is::<numaherd_lab_launcher::Error>() => {
-                println!("storm: {} skipped: {error}", kind.name);
-                let begun =
-                    |record: &Record| record.lines.get(kind.name).map_or(0, |line| line.begun);
-                let number = begun(&lock(&self.record));
-                let skipped = Seen {
-                    skipped: Some(error.to_string()),
-                    ..Seen::default()
-                };
-                self.add(kind, number, skipped)
-            }
+            Err(error) => match error.downcast_ref::<numaherd_lab_launcher::Error>() {
+                Some(guests) => self.skip(kind, guests),
+                None => Err(error),
+            },
             ended => ended,
         }
+    }
+
+    fn skip(&self, kind: &Kind, why: &numaherd_lab_launcher::Error) -> Result<()> {
+        println!("storm: {} skipped: {why}", kind.name);
+        let begun = |record: &Record| record.lines.get(kind.name).map_or(0, |line| line.begun);
+        let number = begun(&lock(&self.record));
+        let skipped = Seen {
+            skipped: Some(why.to_string()),
+            ..Seen::default()
+        };
+        self.add(kind, number, skipped)
     }
 
     /// Makes the next try of a kind, here or in a guest. Others may be made meanwhile.

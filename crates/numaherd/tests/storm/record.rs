@@ -156,8 +156,6 @@ impl Record {
             all.bound_by_kills += seen.bound_by_kills;
             all.bound += seen.bound;
             all.heirs += seen.heirs;
-            all.cpu_ms += seen.cpu_ms;
-            all.wall_ms += seen.wall_ms;
             all.memory_kib = all.memory_kib.max(seen.memory_kib);
             all.findings.extend_from_slice(&seen.findings);
         }
@@ -223,11 +221,11 @@ fn row(table: &mut String, name: &str, before: &str, line: &Line) {
         skipped => format!("{tries} ({skipped} skipped)"),
     };
     let processor = match seen.wall_ms {
-        0 => String::new(),
+        0 => "–".to_owned(),
         wall => quantity::percent(seen.cpu_ms as f64 / wall as f64),
     };
     let memory = match seen.memory_kib {
-        0 => String::new(),
+        0 => "–".to_owned(),
         kib => quantity::bytes(kib << 10),
     };
     let _ = writeln!(
