@@ -13,9 +13,9 @@
 #   scripts/fuzz.sh --coverage      how much of each reader the seeds and findings reach, as the table of docs/fuzzing.md
 #
 # Each target starts from its committed seeds (fuzz/seeds/NAME) and from the findings of earlier runs
-# (fuzz/corpus/NAME, not committed). fuzz/corpus/inputs counts the inputs of each. Exit code: 0 if every target passed,
-# 1 if one failed, 2 if it could not run. Installs cargo-fuzz if it is missing. A stable toolchain is enough, because
-# the readers are safe Rust and need no sanitizer.
+# (fuzz/corpus/NAME, not committed). fuzz/inputs counts the inputs of each, on all machines: commit it. Exit code: 0 if
+# every target passed, 1 if one failed, 2 if it could not run. Installs cargo-fuzz if it is missing. A stable toolchain
+# is enough, because the readers are safe Rust and need no sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.."
 enough=100000000
 turn=120
 
-counts=fuzz/corpus/inputs
+counts=fuzz/inputs
 # Names would be of no use in a backtrace without lines; the rest is as fast as it can be.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=${CARGO_PROFILE_RELEASE_OPT_LEVEL:-3} CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 options=(--sanitizer none --features fuzz)
@@ -106,7 +106,7 @@ coverage() {
         cargo test --locked -p numaherd-fuzz --lib --no-run --target-dir "$into" --message-format json |
         sed -n 's/.*"name":"numaherd_fuzz".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
     [ -n "$program" ] || die "the targets do not build; the message above says why"
-    printf 'At %s, %s:\n\n| target | inputs so far | replayed | lines of its reader | reached |\n|---|---|---|---|---|\n' \
+    printf 'At %s, %s:\n\n| target | replayed | lines of its reader | reached |\n|---|---|---|---|\n' \
         "$(git describe --always --dirty '--exclude=*')" "$(date -u +%F)"
     for target in "${targets[@]}"; do
         local -a files replayed
@@ -120,8 +120,8 @@ coverage() {
         mapfile -t files < <(sed -n 's/^\/\/! Reader: //p' "fuzz/fuzz_targets/$target.rs" | tr ' ' '\n' |
             while read -r path; do find "$PWD/$path" -name '*.rs'; done)
         "$tools/llvm-cov" report "$program" -instr-profile="$into/$target.profdata" "${files[@]}" |
-            awk -v target="$target" -v inputs="$(inputs "$target")" -v replayed=${#replayed[@]} \
-                '$1 == "TOTAL" { printf "| `%s` | %d | %d | %d | %s |\n", target, inputs, replayed, $8, $10 }'
+            awk -v target="$target" -v replayed=${#replayed[@]} \
+                '$1 == "TOTAL" { printf "| `%s` | %d | %d | %s |\n", target, replayed, $8, $10 }'
     done
 }
 
@@ -162,7 +162,6 @@ for target in "${targets[@]}"; do
     [[ " ${known[*]} " == *" $target "* ]] || die "there is no target '$target'; the targets are: ${known[*]}"
 done
 mkdir -p fuzz/corpus
-touch "$counts"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
