@@ -233,6 +233,31 @@ mod tests {
         }
     }
 
+    /// Of every part of up to four blocks, and every range of four that begins or ends beside the edge of a block.
+    #[test]
+    fn the_runs_of_every_small_part_are_the_pages_that_it_takes() {
+        let edges = || {
+            (0..=4 * BLOCK_PAGES)
+                .filter(|page| [0, 1, BLOCK_PAGES - 1].contains(&(page % BLOCK_PAGES)))
+        };
+        let parts = (1..=4).flat_map(|of| {
+            (0..of)
+                .flat_map(move |first| (0..=of - first).map(move |count| Part { first, count, of }))
+        });
+        for part in parts {
+            for (start, end) in edges().flat_map(|start| edges().map(move |end| (start, end))) {
+                let runs: Vec<_> = part.runs(start..end).collect();
+                assert!(
+                    runs.is_sorted_by(|one, next| one.end < next.start),
+                    "{runs:?}"
+                );
+                let found = runs.into_iter().flatten();
+                let expected = (start..end).filter(|&page| part.takes(page));
+                assert!(found.eq(expected), "{part:?} of {start}..{end}");
+            }
+        }
+    }
+
     #[test]
     fn a_part_that_no_ledger_should_hold_is_read_as_well() {
         let odd = Part {

@@ -328,7 +328,7 @@ impl Machine {
     /// Notes that a herd ended by itself, with what it said.
     pub fn has_ended(&mut self, success: bool, said: &str) {
         self.seen.ends += 1;
-        if said.contains(GAVE_UP) {
+        if says(said, GAVE_UP) {
             self.seen.gave_up += 1;
             return;
         }
@@ -377,7 +377,7 @@ impl Machine {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let report = String::from_utf8_lossy(&output.stdout).into_owned();
-            if report.contains(GAVE_UP) {
+            if says(&report, GAVE_UP) {
                 self.seen.gave_up += 1;
                 return;
             }
@@ -468,6 +468,12 @@ impl Machine {
             ));
         }
     }
+}
+
+/// Whether a text has these words, wherever its lines are broken.
+fn says(text: &str, words: &str) -> bool {
+    let words_of = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    words_of(text).contains(words)
 }
 
 /// The program that is tried.

@@ -98,7 +98,7 @@ pub(super) fn overlap(a: &Pages, b: &Pages) -> bool {
 mod tests {
     use super::*;
     use numaherd_topology::NodeId;
-    use numaherd_world::{MemoryKind, Part, ThreadId};
+    use numaherd_world::{BLOCK_PAGES, MemoryKind, Part, ThreadId};
     use proptest::prelude::*;
 
     fn order(process: u32, pages: Pages, to: u32) -> PageOrder {
@@ -134,6 +134,67 @@ mod tests {
             "blocks of both"
         );
         assert!(overlap(&part(shared, 0, 4), &Pages::All));
+    }
+
+    /// Of up to four pages among ten, at the first address and at the last.
+    #[test]
+    fn every_two_small_windows_overlap_where_a_page_is_in_both() {
+        for base in [0, u64::MAX - 10] {
+            let windows =
+                (base..base + 7).flat_map(|first| (1..=4).map(move |count| (first, count)));
+            let windows: Vec<(u64, u64)> = windows.collect();
+            for (&(first, count), &(other, others)) in windows
+                .iter()
+                .flat_map(|one| windows.iter().map(move |two| (one, two)))
+            {
+                let one = Pages::Window { first, count };
+                let two = Pages::Window {
+                    first: other,
+                    count: others,
+                };
+                let both =
+                    (first..first + count).any(|page| (other..other + others).contains(&page));
+                assert_eq!(overlap(&one, &two), both, "{one:?} and {two:?}");
+            }
+        }
+    }
+
+    /// Of up to four blocks; parts that are counted by different numbers of blocks may be told to overlap without.
+    #[test]
+    fn every_two_small_parts_overlap_where_a_block_is_in_both() {
+        let parts = || {
+            (1..=4).flat_map(|of| {
+                (0..of).flat_map(move |first| {
+                    (1..=of - first).map(move |count| Part { first, count, of })
+                })
+            })
+        };
+        let kind = MemoryKind::Private;
+        for (part, its) in parts().flat_map(|part| parts().map(move |its| (part, its))) {
+            // Both begin anew after twelve.
+            let mut pages = (0..12).map(|block| block * BLOCK_PAGES);
+            let both = pages.any(|page| part.takes(page) && its.takes(page));
+            let told = overlap(
+                &Pages::OfKind { kind, part },
+                &Pages::OfKind { kind, part: its },
+            );
+            assert_eq!(told, both || part.of != its.of, "{part:?} and {its:?}");
+        }
+    }
+
+    #[test]
+    fn the_pieces_of_every_window_are_those_that_its_pages_are_in() {
+        let firsts = PIECE_PAGES - 2..=PIECE_PAGES + 2;
+        for first in firsts.chain(0..3) {
+            for count in 1..=2 * PIECE_PAGES + 2 {
+                let mut expected: Vec<u64> = (first..first + count)
+                    .map(|page| page / PIECE_PAGES)
+                    .collect();
+                expected.dedup();
+                let found = pieces(&Pages::Window { first, count });
+                assert!(found.eq(expected), "{count} from {first}");
+            }
+        }
     }
 
     proptest! {
