@@ -4,10 +4,14 @@
 //! most of its work. On a busy machine a parent can wait for a CPU in between, for as long as others keep it busy: whoever
 //! gives the parent its affinity back meanwhile, and looks for heirs, does not see the child, which stays bound.
 //!
-//! Rule: a thread that waits for a CPU or has one when it is given back is *through* once it does neither, or has run for
-//! [`ENOUGH_NS`] since. A look that begins when all are through sees every child.
+//! It may as well wait in the kernel (`D`), for the lock of its memory, which whoever reads its `environ` or `numa_maps`
+//! holds.
 //!
-//! What remains: a call that takes longer than that, of a process with very much memory.
+//! Rule: a thread that waits for a CPU or in the kernel, or has a CPU, when it is given back is *through* once it does
+//! neither, or has run for [`ENOUGH_NS`] since. A look that begins when all are through sees every child.
+//!
+//! What remains: a call that takes longer than that, of a process with very much memory; and one that waits in the kernel
+//! for longer than a look waits for it: most who do so wait for a disk, and may for ever.
 
 use crate::files::Root;
 use crate::proc::{decimal, stat, words};
@@ -25,7 +29,7 @@ impl MidFork {
     /// A thread has been given its affinity back just now.
     pub(crate) fn given_back(&mut self, root: &Root, tid: u32) {
         // Where the kernel keeps no times, nothing can be said.
-        if is_runnable(root, tid)
+        if matches!(state(root, tid), Some(b'R' | b'D'))
             && let Some(ran_ns) = ran_ns(root, tid)
         {
             self.threads.push((tid, ran_ns.saturating_add(ENOUGH_NS)));
@@ -35,15 +39,22 @@ impl MidFork {
     /// Whether all are through.
     pub(crate) fn are_through(&mut self, root: &Root) -> bool {
         self.threads.retain(|&(tid, through_ns)| {
-            is_runnable(root, tid) && ran_ns(root, tid).is_some_and(|ran_ns| ran_ns < through_ns)
+            matches!(state(root, tid), Some(b'R' | b'D'))
+                && ran_ns(root, tid).is_some_and(|ran_ns| ran_ns < through_ns)
         });
         self.threads.is_empty()
     }
+
+    /// Those that wait in the kernel are not waited for any more.
+    pub(crate) fn leave_waiting(&mut self, root: &Root) {
+        self.threads
+            .retain(|&(tid, _)| state(root, tid) != Some(b'D'));
+    }
 }
 
-fn is_runnable(root: &Root, tid: u32) -> bool {
-    let text = root.read(&format!("proc/{tid}/stat"));
-    text.is_ok_and(|text| stat::parse(&text).is_some_and(|stat| stat.state == b'R'))
+fn state(root: &Root, tid: u32) -> Option<u8> {
+    let text = root.read(&format!("proc/{tid}/stat")).ok()?;
+    stat::parse(&text).map(|stat| stat.state)
 }
 
 fn ran_ns(root: &Root, tid: u32) -> Option<u64> {
@@ -84,6 +95,28 @@ mod tests {
         }
         threads.given_back(&root, 7);
         fs::remove_dir_all(&own).unwrap();
+        assert!(threads.are_through(&root));
+    }
+
+    #[test]
+    fn a_thread_that_waits_in_the_kernel_is_not_through_until_it_is_left() {
+        let (folder, root) = fake::root();
+        let own = folder.path().join("proc/7");
+        fs::create_dir_all(&own).unwrap();
+        let set = |state: char| {
+            let rest = "1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 60 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0";
+            fs::write(own.join("stat"), format!("7 (p) {state} {rest}\n")).unwrap();
+            fs::write(own.join("schedstat"), "1000 5 6\n").unwrap();
+        };
+        let mut threads = MidFork::default();
+        set('D');
+        threads.given_back(&root, 7);
+        assert!(!threads.are_through(&root));
+        set('R');
+        threads.leave_waiting(&root);
+        assert!(!threads.are_through(&root), "it waits for a CPU");
+        set('D');
+        threads.leave_waiting(&root);
         assert!(threads.are_through(&root));
     }
 

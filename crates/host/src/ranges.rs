@@ -193,3 +193,59 @@ pub(crate) fn present(
             .collect(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaherd_world::ThreadId;
+    use std::borrow::Cow;
+    use std::path::Path;
+
+    const PAGE: u64 = 4096;
+
+    fn mapping(first: u64, count: u64) -> maps::Mapping {
+        maps::Mapping {
+            start: first * PAGE,
+            end: (first + count) * PAGE,
+            offset: 0,
+            shared: false,
+            movable: true,
+        }
+    }
+
+    /// Of every window of up to eight pages over two mappings of up to three, with and without a gap between them.
+    #[test]
+    fn the_spans_of_every_small_window_are_its_pages_that_are_mapped() {
+        let none = Root::new(Path::new("/nowhere"));
+        let lengths = || (1..=3).flat_map(|one| (1..=3).map(move |other| (one, other)));
+        for ((one, other), gap) in lengths().flat_map(|lengths| [0, 2].map(|gap| (lengths, gap))) {
+            let mappings = [mapping(2, one), mapping(2 + one + gap, other)];
+            for (first, count) in (0..10).flat_map(|first| (0..=8).map(move |count| (first, count)))
+            {
+                let order = PageOrder {
+                    process: ProcessId { pid: 1, born: 1 },
+                    thread: ThreadId { tid: 1, born: 1 },
+                    pages: Pages::Window { first, count },
+                    to: NodeId(0),
+                    rule: Cow::Borrowed("test"),
+                    why: String::new(),
+                };
+                let spans = spans(&none, &order, &mappings, PAGE);
+                assert!(spans.iter().all(|span| !span.range.is_empty()), "{spans:?}");
+                let found = spans
+                    .into_iter()
+                    .flat_map(|span| span.range.step_by(PAGE as usize));
+                let is_mapped = |address: &u64| {
+                    let is_in =
+                        |mapping: &maps::Mapping| (mapping.start..mapping.end).contains(address);
+                    mappings.iter().any(is_in)
+                };
+                let named = (first..first + count).map(|page| page * PAGE);
+                assert!(
+                    found.eq(named.filter(is_mapped)),
+                    "{count} from {first} of {mappings:?}"
+                );
+            }
+        }
+    }
+}

@@ -109,7 +109,11 @@ impl Sweep {
             if self.mid_fork.are_through(&self.root) {
                 return true;
             }
-            if effort == Effort::Quick || kernel.now_ns() - begun_ns > LONGEST_WAIT_NS {
+            if effort == Effort::Quick {
+                return false;
+            }
+            if kernel.now_ns() - begun_ns > LONGEST_WAIT_NS {
+                self.mid_fork.leave_waiting(&self.root);
                 return false;
             }
             kernel.pause(Duration::from_millis(1));
