@@ -48,6 +48,9 @@ const SEED: u64 = 1;
 /// Tries of a kind in a test: the first makes all calls, the others are killed at one.
 const SHORT: u64 = 3;
 
+/// Lines of a guest's console that are shown of a try that does not come to its end.
+const CONSOLE_LINES: usize = 4;
+
 /// How long a storm goes on by default.
 const LONG: Duration = Duration::from_secs(8 * 3600);
 
@@ -397,7 +400,12 @@ fn attempt(
                 Ending::Exited(code) => format!("exit status: {code}"),
                 Ending::Killed(signal) => format!("signal: {signal}"),
             };
-            (ending, output.stdout, output.stderr)
+            // If the guest's kernel ended it, it says so there.
+            let console = guest.console();
+            let last = console.lines().rev().take(CONSOLE_LINES);
+            let last = last.flat_map(|line| ["\nguest's console, backwards: ", line]);
+            let complained = [output.stderr, last.collect::<String>().into_bytes()].concat();
+            (ending, output.stdout, complained)
         }
     };
     let said = String::from_utf8_lossy(&said);
