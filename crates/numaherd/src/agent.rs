@@ -10,6 +10,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Agent;
 use crate::exit::coded;
+use crate::run::service;
 use crate::{print, privileges};
 
 /// Tells the host until a signal ends it, or once.
@@ -32,7 +33,7 @@ pub fn agent(options: &Agent) -> Result<()> {
     privileges::keep(privileges::LOOKING);
     stop_on_signals(agent.stop())?;
     // systemd or a script may be waiting for it.
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    service::send(&[NotifyState::Ready]);
     agent.run(|news| print::say(news_text(news))).map_err(coded)
 }
 

@@ -5,7 +5,7 @@ pub mod machine_lock;
 mod program;
 mod reload;
 mod selection;
-mod service;
+pub(crate) mod service;
 mod signals;
 
 use std::io::IsTerminal;

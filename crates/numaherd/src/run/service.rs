@@ -7,6 +7,10 @@
 //! next start gives it back. A herd that is to record more seldom than the watchdog waits asks for a
 //! longer wait.
 
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use numaherd_herd::ledger::Start;
@@ -16,9 +20,28 @@ use sd_notify::NotifyState;
 /// A loop that is this many of its longest silences late hangs.
 const SILENCES: u32 = 3;
 
-/// Sends, if anybody listens. A manager that has gone is no reason to stop herding.
-fn send(state: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(false, state);
+/// How long a message waits for a manager that does not read (chosen here).
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Sends, if anybody listens. A manager that has gone or does not read is no reason to stop herding, or to go on where the
+/// herd is to end.
+pub(crate) fn send(state: &[NotifyState<'_>]) {
+    let _ = try_send(state);
+}
+
+fn try_send(state: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(manager) = std::env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
+    let address = match manager.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&manager)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let message: String = state.iter().map(|line| format!("{line}\n")).collect();
+    socket.send_to_addr(message.as_bytes(), &address)?;
+    Ok(())
 }
 
 /// The configuration is about to be read again (`Type=notify-reload`).

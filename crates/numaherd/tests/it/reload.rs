@@ -93,6 +93,25 @@ impl Managed {
     }
 }
 
+#[test]
+fn a_manager_that_does_not_read_holds_nothing_up() {
+    let run = Managed::start("policy = \"linux\"\n");
+    // Its queue stays full from now on.
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"X=1\n", run.path("notify")).is_ok() {}
+    kill_process(Pid::from_child(&run.child), Signal::TERM).unwrap();
+    let (ended, end) = std::sync::mpsc::channel();
+    let mut child = run.child;
+    let id = Pid::from_child(&child);
+    std::thread::spawn(move || ended.send(child.wait()));
+    let code = end.recv_timeout(PATIENCE);
+    if code.is_err() {
+        kill_process(id, Signal::KILL).unwrap();
+    }
+    assert!(code.expect("it hangs").unwrap().success());
+}
+
 /// What was asked of the run, as its ledger has it: by whom, which policy, why.
 fn asked(ledger: &Path) -> Vec<(String, Option<String>, String)> {
     let text = fs::read_to_string(ledger).unwrap();
