@@ -207,7 +207,7 @@ impl Estimator {
             (known.since_ns).get_or_insert_with(|| now_ns.saturating_sub(ran_ns as u64));
             known.wants(wanted(thread).min(1.0), stage.snapshot.interval_ns);
         }
-        busy.extend(others(&busy, known));
+        busy.extend(others(&busy, known, stage));
         busy.sort_unstable();
         let mut threads: Vec<Load> = Vec::with_capacity(busy.len());
         let mut processes: Vec<Owner> = Vec::new();
@@ -330,11 +330,18 @@ fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
 }
 
 /// Threads that are not busy enough to be placed and yet take a part of a CPU, or did of late, as those of parallel
-/// programs do that wait for each other, beside those that are.
-fn others(busy: &[(usize, bool)], known: &[Known]) -> Vec<(usize, bool)> {
+/// programs do that wait for each other, beside those that are. Of a virtual machine, only its vCPUs: the memory is theirs, and
+/// what starts it would keep that from following them.
+fn others(busy: &[(usize, bool)], known: &[Known], stage: &Stage<'_>) -> Vec<(usize, bool)> {
     let takes = |&at: &usize| {
         let is_busy = busy.binary_search_by_key(&at, |&(busy, _)| busy).is_ok();
-        known[at].peak >= LEAST_PEAK && !is_busy
+        let thread = stage.thread(at);
+        let process = stage.snapshot.process(thread.process);
+        let machine = process.and_then(|process| process.machine.as_ref());
+        let helps = machine.is_some_and(|machine| {
+            !machine.vcpus.is_empty() && machine.vcpu_of(thread.id).is_none()
+        });
+        known[at].peak >= LEAST_PEAK && !is_busy && !helps
     };
     let all = (0..known.len()).filter(takes);
     all.map(|at| (at, false)).collect()

@@ -361,6 +361,20 @@ fn memory_stays_where_one_of_its_threads_is_not_busy_enough_to_be_held() {
 }
 
 #[test]
+fn memory_of_a_virtual_machine_follows_its_vcpus_whatever_its_other_threads_did() {
+    for vcpus in [1, 2] {
+        let mut scene = scene();
+        two_threads_far_from_their_memory(&mut scene, 100.0);
+        let machine = numaherd_testing::virtual_machine("vm", &scene.snapshot.threads[..vcpus]);
+        scene.snapshot.processes[0].machine = Some(machine);
+        scene.snapshot.threads[1].cpu_share = 0.7;
+        let rules = look(&mut adaptive(), &mut scene, 10);
+        let follows = rules.contains(&"adaptive: memory follows".to_owned());
+        assert_eq!(follows, vcpus == 1, "{rules:?}");
+    }
+}
+
+#[test]
 fn memory_of_which_its_user_decided_stays() {
     let mut scene = scene();
     program(&mut scene, 1, 6, 100.0, 4000);
