@@ -92,6 +92,8 @@ const ENOUGH_JUDGED: u32 = 4;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
 /// are smaller parts of blocks lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
+/// Sampling does not rest where a smaller share of a process's counted lines is local (chosen here).
+const NEAR: f64 = 0.75;
 /// After so many ns half of the lines that were counted count (chosen here).
 const COUNTED_HALVES_NS: f64 = 5e9;
 /// Accesses in a row that were local, or to blocks that stay where they were ordered, after which sampling rests.
@@ -324,7 +326,7 @@ impl Counted {
                 }
             }
         }
-        let far = now.iter().filter(|(_, counted)| counted.share() < 0.75);
+        let far = now.iter().filter(|(_, counted)| counted.share() < NEAR);
         far.map(|(&process, _)| process).collect()
     }
 

@@ -7,7 +7,8 @@
 //! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
 //!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
 //! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free
-//!    CPUs; with those back beside their memory that the kernel moved away from it; the layouts of `dino`, `di` and `n-mass`; each with the memory where it is and with its threads, and
+//!    CPUs; the same with those back beside their memory that the kernel moved away from it; the layouts of `dino`, `di`
+//!    and `n-mass`; each with the memory where it is and with its threads, and
 //!    with what processes have in common spread over the nodes of their threads; and from the best of these a local
 //!    search, in which a thread that suffers moves to another domain, or changes places with the one there that
 //!    suffers least.

@@ -103,18 +103,20 @@ impl<'a> Homing<'a> {
             return false;
         }
         let there = self.domains.get(&home).cloned().unwrap_or_default();
-        there
+        let is_home = there
             .into_iter()
-            .any(|to| self.moves(at, to) || self.changes(at, home, to))
-            && self.leaves(at, (from, home))
+            .any(|to| self.moves(at, to) || self.changes(at, home, to));
+        if is_home {
+            self.leaves(at, (from, home));
+        }
+        is_home
     }
 
     /// It is not away any more.
-    fn leaves(&mut self, at: usize, waits: (usize, usize)) -> bool {
+    fn leaves(&mut self, at: usize, waits: (usize, usize)) {
         if let Some(waits) = self.away.get_mut(&waits) {
             waits.retain(|&one| one != at);
         }
-        true
     }
 
     /// Moves a thread to a core that is free in a domain.
