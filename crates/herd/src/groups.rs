@@ -90,6 +90,13 @@ impl Placements {
         }
     }
 
+    /// See [`Place::moved`].
+    pub(crate) fn moved(&mut self, outcomes: &[PageOutcome]) {
+        for part in &mut self.0 {
+            part.placement.moved(outcomes);
+        }
+    }
+
     /// What they want done with threads.
     pub(crate) fn plan(
         &mut self,

@@ -69,6 +69,16 @@ pub(crate) enum News {
     LeftBehind { waited: Duration },
 }
 
+impl News {
+    /// What became of orders.
+    pub(crate) fn outcomes(&self) -> &[PageOutcome] {
+        match self {
+            Self::Tick { tick, .. } => &tick.outcomes,
+            Self::Shared(_) | Self::Ended(_) | Self::LeftBehind { .. } => &[],
+        }
+    }
+}
+
 /// The paging half of a policy with its half of the governor.
 pub(crate) struct PagingHalf {
     paging: Pagings,

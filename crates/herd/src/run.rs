@@ -392,13 +392,17 @@ impl<'w> Running<'w> {
     /// Lets the world run for an interval; a paging in step looks after pages meanwhile.
     fn run_for(&mut self, interval: Duration) -> Progress {
         let (world, record, shared) = (&mut *self.world, &mut self.record, &mut self.shared);
+        let placements = &mut self.placements;
         let paging = match &mut self.paging {
             PagingPlace::InStep(paging) if self.paused.is_none() => paging,
             _ => return world.run_for(interval),
         };
         let hear = |news| match news {
             News::Shared(found) => add_sharing(shared, found),
-            news => record.heard(news),
+            news => {
+                placements.moved(news.outcomes());
+                record.heard(news);
+            }
         };
         match paging.run_for(world, interval, hear) {
             Ok(progress) => progress,
@@ -504,7 +508,10 @@ impl<'w> Running<'w> {
                     self.paging = PagingPlace::Over;
                     self.record.heard(news);
                 }
-                News::Tick { .. } | News::LeftBehind { .. } => self.record.heard(news),
+                News::Tick { .. } | News::LeftBehind { .. } => {
+                    self.placements.moved(news.outcomes());
+                    self.record.heard(news);
+                }
             }
         }
     }

@@ -114,10 +114,8 @@ impl Mover {
             let mut outcome = PageOutcome::begun(order);
             match self.spans(order, &mut maps_of) {
                 Ok(spans) => {
-                    let started = kernel.now_ns();
                     let done = self.carry_out_one(kernel, order, &spans, &full, stop, &mut outcome);
                     outcome.error = done.err().map(|early| early.to_string());
-                    outcome.took_ns = kernel.now_ns().saturating_sub(started);
                     let all: u64 = spans.iter().map(|span| self.pages_in(&span.range)).sum();
                     let failed: u64 = outcome.failed.values().sum();
                     let accounted = outcome.moved + outcome.already_there + failed;
@@ -510,6 +508,7 @@ impl Work<'_> {
             .kernel
             .move_pages(pid, addresses, node, &mut after, which);
         let took_ns = self.kernel.now_ns().saturating_sub(began);
+        self.outcome.took_ns += took_ns;
         self.mover.free_at_ns = self.mover.free_at_ns.max(began);
         if let Err(errno) = result
             && errno != Errno::NOMEM

@@ -46,6 +46,7 @@ mod each;
 mod kinds;
 mod known;
 mod memory;
+mod page_moves;
 mod parts;
 mod threads;
 
@@ -53,7 +54,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use numaherd_contention::{Demands, Figures, Running, Seat, Solution, Speed, solve};
-use numaherd_topology::{CpuId, Topology};
+use numaherd_topology::CpuId;
 use numaherd_world::{ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,7 @@ use kinds::Kinds;
 use known::Known;
 use memory::Moved;
 pub use memory::{Memory, PORTIONS};
+use page_moves::PageMoves;
 pub use parts::Parts;
 use parts::Without;
 pub use threads::{Load, ONE_PHASE, Owner};
@@ -87,8 +89,6 @@ const LEAST_PEAK: f64 = 0.1;
 const PAUSES: f64 = 1.0 / 3.0;
 /// Speeds that differ by less are one speed.
 const PRECISION: f64 = 0.01;
-/// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
-const LEAST_LOCAL_NS: f64 = 70.0;
 
 /// Learns from each interval.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +97,7 @@ pub struct Estimator {
     /// The longest latency that a line from local memory was seen to have, in ns.
     local_ns: f64,
     beliefs: Beliefs,
+    page_moves: PageMoves,
     /// How memory follows threads to several nodes.
     by_use: ByUseSettings,
 }
@@ -135,6 +136,8 @@ pub struct Picture {
     seats: Seats,
     /// Pages of the blocks in which memory goes to several nodes.
     block_pages: u64,
+    /// What moving a page takes, in ns.
+    pub page_move_ns: f64,
     /// CPUs and cores of each domain.
     pub cores: Cores,
     figures: Vec<Figures>,
@@ -268,6 +271,7 @@ impl Estimator {
             processes,
             seats,
             block_pages: self.by_use.block_pages,
+            page_move_ns: self.page_moves.each_ns(),
             starts: vec![Solution::within(PRECISION); DRAWS],
             lost_now: [0.0; DRAWS],
             cores,
@@ -286,33 +290,6 @@ impl Estimator {
             (picture.lost_now[draw], picture.starts[draw]) = (solved.lost, solved.solution);
         }
         picture
-    }
-
-    /// A thread that has one line in flight waits for each as long as memory takes.
-    fn learn_latency(&mut self, threads: &[Load], seats: &Seats, topology: &Topology) {
-        self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
-        for load in threads {
-            let (Some(requests), Some(busy_ns)) = (load.requests, load.busy_ns) else {
-                continue;
-            };
-            let Some((seat, _)) = seats.get(load.cpu) else {
-                continue;
-            };
-            if load.lines < 1.0 || requests > 1.2 * load.lines {
-                continue;
-            }
-            let node = topology.nodes()[seat.node].id;
-            let farther: f64 = (load.memory.iter())
-                .map(|&(home, share)| {
-                    let home = topology.nodes()[home].id;
-                    let distance = topology.distance(node, home).unwrap_or(10);
-                    share * (1.0 + self.beliefs.hop * (f64::from(distance) - 10.0) / 10.0)
-                })
-                .sum();
-            if farther > 0.0 {
-                self.local_ns = self.local_ns.max(busy_ns / load.lines / farther);
-            }
-        }
     }
 }
 

@@ -50,6 +50,9 @@ pub trait Place: Send {
         None
     }
 
+    /// Told what became of page orders, its own and others'.
+    fn moved(&mut self, _outcomes: &[PageOutcome]) {}
+
     /// The threads that it gives back to the kernel: they get their own affinity back, and count as
     /// never placed until it names them again. Asked right after [`Place::place`], with the same
     /// snapshot; a thread that was just placed, or that holds no core of ours, is refused.

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
 use numaherd_world::{
-    PageOrder, Placement, Release, Residency, Signal, Snapshot, Thread, ThreadId,
+    PageOrder, PageOutcome, Placement, Release, Residency, Signal, Snapshot, Thread, ThreadId,
 };
 
 use crate::busy::Busy;
@@ -63,6 +63,9 @@ pub trait PlacementRule: Send {
     fn losses(&mut self) -> Option<Losses> {
         None
     }
+
+    /// See [`Place::moved`].
+    fn moved(&mut self, _outcomes: &[PageOutcome]) {}
 
     /// Why a thread that has a CPU and gets no seat is given back to the kernel; `None` for one that
     /// keeps its CPU. Asked after [`Self::seat`]. Unless a rule says otherwise, a thread is given back
@@ -415,6 +418,10 @@ impl<P: PlacementRule> Place for Staged<P> {
 
     fn losses(&mut self) -> Option<Losses> {
         self.rule.losses()
+    }
+
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.rule.moved(outcomes);
     }
 
     fn release(&mut self, _: &Snapshot) -> Vec<Release> {

@@ -1,20 +1,20 @@
 //! The loop: what it does, and in what order.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::needs::Alternative;
 use numaherd_herd::{AffinityScope, Ending, Herd, Journal, Limits, Line, Record, Settings};
-use numaherd_policy::{Place, Policy};
-use numaherd_topology::NodeId;
-use numaherd_world::{Placement, Signal, SignalReport, SignalState, Snapshot};
+use numaherd_policy::{Needs, Place, Policy, Random};
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{PageOutcome, Placement, Signal, SignalReport, SignalState, Snapshot};
 use tempfile::TempDir;
 
 use crate::fake::{
-    Fake, MIB, Quick, Told, ToldPaging, all_pages, cpus, everyone_to, machine, moved, pid, place,
-    policy, policy_with, thread, tid, window,
+    Fake, MIB, Quick, Told, ToldPaging, all_pages, cpus, everyone_to, machine, moved,
+    moves_when_placed, moving, pid, place, policy, policy_with, thread, tid, window,
 };
 
 pub static GO: AtomicBool = AtomicBool::new(false);
@@ -315,6 +315,50 @@ fn a_dry_run_counts_the_pages_that_it_would_ask_for() {
     assert_eq!(summary.totals.pages_moved, 0);
     // All 4096 pages of the first process are on node 0; there is no node 9.
     assert_eq!(summary.totals.planned_pages, 4096 + 256);
+}
+
+/// A placement that hears what became of page orders.
+struct Hearing(Arc<Mutex<Vec<PageOutcome>>>);
+
+impl Place for Hearing {
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
+    }
+
+    fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
+        Vec::new()
+    }
+
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.0.lock().unwrap().extend_from_slice(outcomes);
+    }
+}
+
+#[test]
+fn a_placement_hears_what_became_of_the_orders_of_the_paging() {
+    for has_pager in [false, true] {
+        let world = fake(4);
+        let order = window(&world.threads[0], 0, 1, 1);
+        let (mut world, paging) = match has_pager {
+            true => moving(world, &Arc::default()),
+            false => {
+                let paging = moves_when_placed(&world, 0);
+                (world, paging)
+            }
+        };
+        let heard = Arc::default();
+        let policy = Policy {
+            placement: Box::new(Hearing(Arc::clone(&heard))),
+            ..policy_with(|_| Vec::new(), paging)
+        };
+        Herd::new(&mut world, policy).run(&GO).unwrap();
+        let heard = heard.lock().unwrap();
+        let is_of_order = |outcome: &PageOutcome| outcome.pages == order.pages;
+        assert!(
+            !heard.is_empty() && heard.iter().all(is_of_order),
+            "{has_pager}: {heard:?}"
+        );
+    }
 }
 
 #[test]

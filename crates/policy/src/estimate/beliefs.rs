@@ -7,10 +7,14 @@
 
 use numaherd_contention::{Solution, Speed};
 use numaherd_topology::{CpuId, Topology};
+use numaherd_world::PageOutcome;
 
 use super::demands::{Draw, demands, figures};
-use super::threads::llc_bytes;
+use super::threads::{Load, Seats, llc_bytes};
 use super::{Basis, Estimator, Memory, PRECISION, Picture};
+
+/// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
+const LEAST_LOCAL_NS: f64 = 70.0;
 
 /// What is believed of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,38 @@ impl Beliefs {
 }
 
 impl Estimator {
+    /// Takes in what moving pages took.
+    pub fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.page_moves.learn(outcomes);
+    }
+
+    /// A thread that has one line in flight waits for each as long as memory takes.
+    pub(super) fn learn_latency(&mut self, threads: &[Load], seats: &Seats, topology: &Topology) {
+        self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
+        for load in threads {
+            let (Some(requests), Some(busy_ns)) = (load.requests, load.busy_ns) else {
+                continue;
+            };
+            let Some((seat, _)) = seats.get(load.cpu) else {
+                continue;
+            };
+            if load.lines < 1.0 || requests > 1.2 * load.lines {
+                continue;
+            }
+            let node = topology.nodes()[seat.node].id;
+            let farther: f64 = (load.memory.iter())
+                .map(|&(home, share)| {
+                    let home = topology.nodes()[home].id;
+                    let distance = topology.distance(node, home).unwrap_or(10);
+                    share * (1.0 + self.beliefs.hop * (f64::from(distance) - 10.0) / 10.0)
+                })
+                .sum();
+            if farther > 0.0 {
+                self.local_ns = self.local_ns.max(busy_ns / load.lines / farther);
+            }
+        }
+    }
+
     /// Takes in what came of a layout: for each thread of the picture from `before` it, the instructions per ns on a
     /// CPU that were then measured, 0 where none were.
     pub fn learn(

@@ -87,6 +87,11 @@ fn mixed(pages: &[u64], nodes: &[usize], block_pages: u64, pieces: f64) -> f64 {
 }
 
 impl Picture {
+    /// What moving a page costs its process at worst, in ns: it goes there and back, and a thread waits for it each time.
+    pub fn page_cost_ns(&self) -> f64 {
+        2.0 * self.page_move_ns
+    }
+
     /// Own pages of a process that move where its memory follows its threads: to the node of all; where they are on
     /// several, all but what is known to be private beside them and what is by chance where it is used.
     pub fn to_move(&self, process: usize, cpus: &[CpuId]) -> f64 {

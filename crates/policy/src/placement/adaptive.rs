@@ -17,7 +17,7 @@
 //!    more than a quarter of that; it would have been as much on average over the last looks, back to 10 s, since its memory
 //!    last moved, and more than the standard error of that: what suits threads in one phase may cost them more in the next; the
 //!    kernel is not about to move a thread from a domain that is short of cores to one that is not; over the time that its
-//!    threads have been seen that would pay for the moves; and every process that it touches has credit for its cost. Where it has too little,
+//!    threads have been seen that would pay for the moves, there and back, as long as moving pages has taken here; and every process that it touches has credit for its cost. Where it has too little,
 //!    and its threads stay where they are, a part of its memory that the credit pays for follows first, and once that has
 //!    gained, the next; otherwise its
 //!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
@@ -85,7 +85,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{PageOrder, ProcessId, Signal, ThreadId};
+use numaherd_world::{PageOrder, PageOutcome, ProcessId, Signal, ThreadId};
 
 use crate::estimate::{Basis, Estimator, Load, Picture};
 use crate::losses::{Losses, Meter};
@@ -124,9 +124,6 @@ const CALM_LOOKS: u32 = 3;
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
-/// What moving a page there and back costs its process, in ns: of a thread of ours, which moves it, it takes 1 to
-/// 3 µs each time (FACTS 7.3), and the process waits for less than half of that (chosen here).
-const PAGE_NS: f64 = 3_000.0;
 
 /// See the top of this file.
 pub struct Adaptive {
@@ -539,6 +536,10 @@ impl PlacementRule for Adaptive {
 
     fn pages(&mut self) -> Vec<PageOrder> {
         std::mem::take(&mut self.pages)
+    }
+
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.estimator.moved(outcomes);
     }
 
     fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {

@@ -8,7 +8,7 @@ use numaherd_world::{Pages, ProcessId, ThreadId};
 
 use super::past::{Past, touched};
 use super::search::Candidate;
-use super::{JUDGED_AFTER, PAGE_NS, SETTLES_AFTER};
+use super::{JUDGED_AFTER, SETTLES_AFTER};
 use crate::estimate::{Load, Lost, Memory, Owner, Picture};
 use crate::stage::Stage;
 
@@ -177,7 +177,7 @@ impl Action {
         let spreads = (0..memory.len()).filter(|&process| memory[process].spreads);
         let common = spreads.map(|process| self.before.spreading(process, memory, &over));
         let pages = own + common.fold(0.0, f64::max);
-        let takes_ns = SETTLES_AFTER + (pages * PAGE_NS) as u64;
+        let takes_ns = SETTLES_AFTER + (pages * self.before.page_move_ns) as u64;
         self.settled_ns = now_ns.saturating_add(takes_ns);
         takes_ns
     }
@@ -188,7 +188,7 @@ impl Action {
         let moved: u64 = (self.followed.iter_mut())
             .map(|follow| follow.moved(picture))
             .sum();
-        if moved as f64 * PAGE_NS > STILL_MOVES * interval_ns as f64 {
+        if moved as f64 * picture.page_move_ns > STILL_MOVES * interval_ns as f64 {
             // Longer than was reckoned with: accesses to them are sampled first.
             self.settled_ns = self.settled_ns.max(now_ns);
             self.since.clear();
@@ -321,7 +321,7 @@ pub(super) fn costs(picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId,
         if memory.spreads {
             pages += picture.spreading(process, &candidate.memory, &over);
         }
-        *costs.entry(process).or_default() += pages * PAGE_NS;
+        *costs.entry(process).or_default() += pages * picture.page_cost_ns();
     }
     let by_id = |(process, cost): (usize, f64)| (picture.processes[process].id, cost);
     costs.into_iter().map(by_id).collect()
@@ -329,7 +329,29 @@ pub(super) fn costs(picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId,
 
 #[cfg(test)]
 mod tests {
+    use numaherd_testing::{all_pages, moved};
+    use numaherd_world::PageOutcome;
+
+    use super::super::tests::{adaptive, buffers, page_orders_of};
     use super::*;
+    use crate::policy::Place;
+
+    #[test]
+    fn memory_stays_where_moving_pages_has_taken_longer_than_it_may_cost() {
+        let orders = |each_ns: u64| {
+            let mut scene = buffers(false);
+            let mut adaptive = adaptive();
+            let order = all_pages(&scene.snapshot.threads[0], 1);
+            adaptive.moved(&[PageOutcome {
+                took_ns: 1_000_000 * each_ns,
+                ..moved(&order, 1_000_000)
+            }]);
+            page_orders_of(&mut adaptive, &mut scene).len()
+        };
+        // Each process has some 4100 pages, and 100 ms at first.
+        assert!(orders(1_000) > 0);
+        assert_eq!(orders(1_000_000), 0);
+    }
 
     #[test]
     fn the_less_is_known_by_chance_the_more_must_be_lost_before_an_action_counts_as_failed() {

@@ -2,9 +2,9 @@
 
 use numaherd_topology::CpuId;
 
+use super::SUFFERS;
 use super::action::moving;
 use super::home;
-use super::{PAGE_NS, SUFFERS};
 use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::{Basis, Load, Lost, Memory, Picture, Rough};
 use crate::stage::Stage;
@@ -338,7 +338,7 @@ impl Search<'_> {
     fn paid(&self, process: usize, cpus: &[CpuId], is_one: bool) -> u64 {
         let picture = self.picture;
         let (all, credit) = (picture.portions_left(process, cpus), self.credit[process]);
-        let cost = picture.to_move(process, cpus) * PAGE_NS;
+        let cost = picture.to_move(process, cpus) * picture.page_cost_ns();
         let stays = is_one && moving(picture, process, cpus) == 0.0;
         match stays && picture.processes[process].has_portions {
             _ if cost <= credit => all,
@@ -370,7 +370,7 @@ impl Search<'_> {
             let spreads = picture.spreading(process, &memory, &over);
             let follows = picture.following(process, memory[process], cpus);
             let fits = over.iter().all(|&(node, _)| owner.fits[node]);
-            if !fits || (spreads + follows) * PAGE_NS > self.credit[process] {
+            if !fits || (spreads + follows) * picture.page_cost_ns() > self.credit[process] {
                 return None;
             }
             is_worth_it |= pages > UNEVEN * owner.common.iter().sum::<u64>() as f64;

@@ -69,7 +69,7 @@ fn slower(counts: &mut Counts) {
     }
 }
 
-fn adaptive() -> Staged<Adaptive> {
+pub(super) fn adaptive() -> Staged<Adaptive> {
     let settings = Settings::default();
     Staged::new(&settings, Adaptive::new(&settings))
 }
@@ -166,7 +166,7 @@ const FOLLOWS: Memory = Memory {
 
 /// Eight processes, one on each CPU, that read 4000 pages of shared memory on node 0 as fast as its controller lets
 /// them, and have 100 pages of their own beside them.
-fn buffers(mapped_again: bool) -> Scene {
+pub(super) fn buffers(mapped_again: bool) -> Scene {
     let mut scene = scene();
     let on = |node: u32| numaherd_topology::NodeId(node);
     for cpu in 0..8 {
@@ -205,7 +205,10 @@ fn buffers(mapped_again: bool) -> Scene {
 
 /// The first page orders of some looks.
 fn page_orders(scene: &mut Scene) -> Vec<PageOrder> {
-    let mut adaptive = adaptive();
+    page_orders_of(&mut adaptive(), scene)
+}
+
+pub(super) fn page_orders_of(adaptive: &mut Staged<Adaptive>, scene: &mut Scene) -> Vec<PageOrder> {
     for _ in 0..10 {
         let plan = adaptive.place(
             &scene.snapshot,
