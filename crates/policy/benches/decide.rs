@@ -1,7 +1,8 @@
 //! How long DINO (and DI, and adaptive) take to decide, and how that grows with threads.
 //!
-//! Two cases: *steady*, where everything is where it should be and the plan is empty, as it is most
-//! of the time; and *first*, where every thread is placed and every decision put into words. Half
+//! Three cases: *steady*, where everything is where it should be and the plan is empty, as it is most
+//! of the time; *first*, where every thread is placed and every decision put into words; and *away*, the same where no
+//! thread is where its memory is. Half
 //! of the processes have eight threads, the other half one; classes are mixed; eight cores a
 //! domain. The targets: 0.5 ms for 1,000 threads on 8 domains, 50 ms for 100,000 on 64; ten times as long for
 //! adaptive, which here looks for a layout each time.
@@ -40,6 +41,23 @@ fn scene(threads: u32, domains: usize) -> Scene {
     scene
 }
 
+/// The same where the memory of each process is on one node, and no thread of it there.
+fn away(threads: u32, domains: usize) -> Scene {
+    let mut scene = scene(threads, domains);
+    let nodes = u32::try_from(domains).expect("few domains");
+    for at in 0..scene.snapshot.threads.len() {
+        let thread = &mut scene.snapshot.threads[at];
+        let number = thread.process.pid;
+        if thread.cpu.0 / 8 == number % nodes {
+            thread.cpu.0 = (thread.cpu.0 + 8) % (8 * nodes);
+        }
+        let counts = thread.counts.as_mut().expect("every thread is counted");
+        (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+        scene.home(number, "away", number % nodes);
+    }
+    scene
+}
+
 fn place(policy: &mut dyn Place, scene: &Scene) -> Vec<Placement> {
     let mut random = Random::seed_from_u64(0);
     policy.place(&scene.snapshot, &scene.topology, &mut random)
@@ -68,17 +86,24 @@ fn benchmarks(criterion: &mut Criterion) {
         steady.bench_function(id, |b| b.iter(|| place(&mut dino, &scene)));
     }
     steady.finish();
-    first(criterion, "dino/first", || Staged::new(&settings, Dino));
-    first(criterion, "di/first", || {
+    let adaptive = || Staged::new(&settings, Adaptive::new(&settings));
+    first(criterion, "dino/first", scene, || {
+        Staged::new(&settings, Dino)
+    });
+    first(criterion, "di/first", scene, || {
         Staged::new(&settings, DistributedIntensity::default())
     });
-    first(criterion, "adaptive/first", || {
-        Staged::new(&settings, Adaptive::new(&settings))
-    });
+    first(criterion, "adaptive/first", scene, adaptive);
+    first(criterion, "adaptive/away", away, adaptive);
 }
 
 /// Decisions of a policy that has seen nothing yet.
-fn first<P: Place>(criterion: &mut Criterion, name: &str, fresh: impl Fn() -> P) {
+fn first<P: Place>(
+    criterion: &mut Criterion,
+    name: &str,
+    scene: impl Fn(u32, usize) -> Scene,
+    fresh: impl Fn() -> P,
+) {
     let mut first = criterion.benchmark_group(name);
     for (threads, domains) in SIZES {
         let id = BenchmarkId::new(format!("{domains} domains"), threads);

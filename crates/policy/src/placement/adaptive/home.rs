@@ -16,6 +16,9 @@ use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::Picture;
 use crate::stage::Stage;
 
+/// How many may go back at once: those that suffer most, so that a look takes no longer the more are away (chosen here). The
+/// others follow at the next looks.
+const MOST_AT_ONCE: usize = 256;
 /// More than this share of a thread's lines comes from the node where it is at home.
 const MOST: f64 = 0.5;
 
@@ -25,6 +28,7 @@ pub(super) fn layout(stage: &Stage<'_>, picture: &Picture, cpus: &[CpuId]) -> Op
     let mut away: Vec<(usize, usize)> = away.collect();
     let suffers = |at: usize| picture.suffers(at);
     away.sort_by(|a, b| suffers(b.0).total_cmp(&suffers(a.0)));
+    away.truncate(MOST_AT_ONCE);
     let mut homing = Homing::new(stage, picture, cpus, &away);
     while away
         .iter()
