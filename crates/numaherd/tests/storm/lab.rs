@@ -186,10 +186,11 @@ pub fn clocks(machine: &mut Machine, _: Option<u64>) {
 }
 
 /// What the kernel keeps free on the machine whose nodes are full: on each, more than the herd's limits keep free.
-const KEPT_KIB: u64 = 200 << 10;
+const KEPT_KIB: u64 = 320 << 10;
 
-/// What is free on a node that is full: what the kernel keeps there, and a little, so that some pages find room.
-const FREE_KIB: u64 = 26 << 10;
+/// What is free on a node that is full: less than the kernel wants to keep there (its share of [`KEPT_KIB`], and a quarter more),
+/// and more than a tenant's memory and what the herd's limits keep, so that the herd asks the kernel.
+const FREE_KIB: u64 = 38 << 10;
 
 /// The least memory of a process whose memory is to move, in pages.
 const MOVED_PAGES: u64 = 2048;
@@ -208,13 +209,16 @@ const SAYS_COUNTED: &str = "\"counts\":{";
 pub fn full_nodes(machine: &mut Machine, _: Option<u64>) {
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     fs::write("/proc/sys/vm/min_free_kbytes", KEPT_KIB.to_string()).unwrap();
+    let filler = filler(1);
     // All memory that is needed meanwhile comes from node 0.
-    fill_node(1);
+    fill(1, &filler);
     // Whoever may choose is on the CPU of node 0.
     machine.pins = "1".parse().expect("a CPU");
     machine.pinned_tenant("work");
+    let mut tenants = Vec::new();
     for _ in 0..4 {
         let pid = machine.tenant("memory");
+        tenants.push(pid.to_string());
         let is_all_there = || {
             let pages = field(&format!("/proc/{pid}/statm"), "");
             let resident = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
@@ -222,35 +226,41 @@ pub fn full_nodes(machine: &mut Machine, _: Option<u64>) {
         };
         wait_until("a tenant has its memory", is_all_there);
     }
-    let herd = sends_to_full_node(machine);
-    wait_until("the herd says that the node is full", || {
-        assert!(!herd.has_ended(), "a herd ended: {}", herd.said());
-        fs::read_to_string(LEDGER).is_ok_and(|said| said.contains(SAYS_FULL))
-    });
+    let herd = finds_node_full(machine, &filler, &tenants);
     machine.tenant("fork");
     over(machine, herd, 0.5);
 }
 
-/// A herd that has drawn the CPU of node 1 for a thread on that of node 0. One that has not is asked to end.
-fn sends_to_full_node(machine: &mut Machine) -> Herd {
+/// A herd of these tenants that has drawn the CPU of node 1 for a thread on that of node 0, and to which the kernel has said
+/// that node 1 is full. One that has not is asked to end: the kernel may have reclaimed memory there meanwhile. Others have no
+/// part in it: of a process with several threads no memory moves unless all are drawn to one node.
+fn finds_node_full(machine: &mut Machine, filler: &Path, tenants: &[String]) -> Herd {
+    let selected = tenants.iter().flat_map(|pid| ["--pid", pid]);
+    let selected: Vec<&str> = selected.collect();
     loop {
+        fill(1, filler);
         let _ = fs::remove_file(LEDGER);
         let seed = machine.random.random::<u32>().to_string();
-        let herd = machine.herd_by("random+whole-set", &["--seed", &seed, "--ledger", LEDGER]);
+        let recorded = ["--seed", &seed, "--ledger", LEDGER];
+        let herd = machine.herd_by("random+whole-set", &[&selected[..], &recorded].concat());
         machine.placed(&herd);
-        let placed = || fs::read_to_string(LEDGER).unwrap_or_default();
-        wait_until("what is placed is recorded", || {
-            placed().contains("\"result\":\"done\"")
-        });
-        if placed().contains("\"from\":0,\"to\":1,") {
-            return herd;
+        let says = |what: &str| fs::read_to_string(LEDGER).is_ok_and(|said| said.contains(what));
+        wait_until("what is placed is recorded", || says("\"result\":\"done\""));
+        if says("\"from\":0,\"to\":1,") {
+            wait_until("memory follows", || {
+                assert!(!herd.has_ended(), "a herd ended: {}", herd.said());
+                says("\"kind\":\"paging\"")
+            });
+            if says(SAYS_FULL) {
+                return herd;
+            }
         }
         machine.end(herd);
     }
 }
 
-/// Fills a node with a file in memory.
-fn fill_node(node: u32) {
+/// A file in memory that fills a node; empty at first.
+fn filler(node: u32) -> PathBuf {
     let folder = format!("full-{node}");
     fs::create_dir(&folder).unwrap();
     let only_there = format!("mpol=bind:{node}");
@@ -258,7 +268,14 @@ fn fill_node(node: u32) {
         "mount",
         &["-t", "tmpfs", "-o", &only_there, "none", &folder]
     ));
-    let mut file = File::create(format!("{folder}/filler")).unwrap();
+    let file = Path::new(&folder).join("filler");
+    File::create(&file).unwrap();
+    file
+}
+
+/// Lets it grow until the node is full.
+fn fill(node: u32, filler: &Path) {
+    let mut file = File::options().append(true).open(filler).unwrap();
     while free_kib(node) > FREE_KIB {
         file.write_all(&[1; 1 << 20]).unwrap();
     }
