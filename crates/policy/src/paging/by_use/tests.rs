@@ -322,6 +322,27 @@ fn a_block_that_was_taken_for_shared_goes_to_its_user_after_many_accesses() {
 }
 
 #[test]
+fn sampling_rests_until_few_of_the_counted_lines_are_local() {
+    let mut scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    let placed = placed(&scene);
+    let mut listens_where_local = |local, paging: &mut Driven<ByUse, Blocks>| {
+        for thread in &mut scene.snapshot.threads {
+            let counts = thread.counts.as_mut().unwrap();
+            (counts.local, counts.remote) = (Some(local), Some(100 - local));
+        }
+        paging.placed(&placed, &scene.snapshot);
+        paging.listens()
+    };
+    assert!(listens_where_local(90, &mut paging));
+    let local: Vec<(u32, u64)> = (0..4).cycle().zip(0..200).collect();
+    batch(&mut paging, &self::scene(), &local, |thread| thread);
+    assert!(!listens_where_local(90, &mut paging));
+    assert!(!listens_where_local(76, &mut paging));
+    assert!(listens_where_local(74, &mut paging));
+}
+
+#[test]
 fn sampling_rests_when_all_is_ordered_until_threads_move() {
     let mut scene = scene();
     let first = scene.clone();
