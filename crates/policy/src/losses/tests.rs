@@ -45,6 +45,55 @@ fn known(scene: &Scene) -> Known {
     }
 }
 
+/// All ranges of draws with these figures, within these bounds, each once.
+fn ranges() -> Vec<Range> {
+    let figures = [-1.0, 0.0, 0.5, 1.0, 3.0];
+    let mut ranges: Vec<Range> = Vec::new();
+    for draws in 0..figures.len().pow(4) {
+        let draw = |place: u32| figures[draws / figures.len().pow(place) % figures.len()];
+        let cores = [0, 1, 2, 3].map(draw);
+        for bound in [0.0, 0.75, 2.0] {
+            let range = Range::of(&cores, bound);
+            assert!(0.0 <= range.least && range.most <= bound, "{range:?}");
+            if !ranges.contains(&range) {
+                ranges.push(range);
+            }
+        }
+    }
+    ranges
+}
+
+fn is_ordered(range: &Range) -> bool {
+    let mean = range.mean.unwrap_or(range.least);
+    range.least <= mean && mean <= range.most
+}
+
+#[test]
+fn ranges_stay_ordered_whatever_is_added_to_them_or_bounds_them() {
+    let mut ranges = ranges();
+    let without_mean = |range: &Range| Range {
+        mean: None,
+        ..*range
+    };
+    ranges.extend(ranges.clone().iter().map(without_mean));
+    for one in &ranges {
+        assert!(is_ordered(one), "{one:?}");
+        for other in &ranges {
+            let within = one.within(other);
+            assert!(is_ordered(&within), "{one:?} within {other:?}");
+            assert!(within.least <= other.least && within.most <= other.most);
+            for times in [0.0, 0.5, 3.0] {
+                // Only those of the same basis are added.
+                if one.mean.is_some() == other.mean.is_some() {
+                    let mut sum = *one;
+                    sum.add(other, times);
+                    assert!(is_ordered(&sum), "{one:?} and {times} times {other:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_threads_lose_that_press_on_one_cache_could_be_had() {
     let known = known(&pairs());
