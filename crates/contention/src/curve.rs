@@ -138,15 +138,33 @@ impl Curve {
     /// Bytes of cache that a thread holds after that many instructions of its own, having
     /// started with none, while nobody takes any from it: at most the program's memory.
     pub fn held_after(&self, instructions: f64) -> f64 {
-        let after = self
-            .fill
-            .partition_point(|row| row.instructions <= instructions);
+        self.filling(instructions, &mut None).0
+    }
+
+    /// The same, and how many bytes each further instruction adds. `row` is where the table was read last, near which it is
+    /// looked for, and becomes where it is read now.
+    pub(crate) fn filling(&self, instructions: f64, row: &mut Option<usize>) -> (f64, f64) {
+        let is_over = |row: &Filled| row.instructions <= instructions;
+        let mut after = row.map_or_else(
+            || self.fill.partition_point(is_over),
+            |row| row.min(self.fill.len()),
+        );
+        while after > 0 && !is_over(&self.fill[after - 1]) {
+            after -= 1;
+        }
+        while self.fill.get(after).is_some_and(is_over) {
+            after += 1;
+        }
+        *row = Some(after);
         let (Some(from), Some(to)) = (after.checked_sub(1), self.fill.get(after)) else {
-            return if after == 0 { 0.0 } else { self.most() };
+            let bytes = if after == 0 { 0.0 } else { self.most() };
+            return (bytes, 0.0);
         };
         let from = &self.fill[from];
-        let part = (instructions - from.instructions) / (to.instructions - from.instructions);
-        from.bytes + (to.bytes - from.bytes) * part
+        let growth = (to.bytes - from.bytes) / (to.instructions - from.instructions);
+        let bytes = from.bytes + (instructions - from.instructions) * growth;
+        // Rounding must not lead beyond the next row.
+        (bytes.min(to.bytes), growth)
     }
 
     /// The most that is ever held.

@@ -8,6 +8,13 @@
 
 use crate::Curve;
 
+/// Windows that are tried; a few are enough.
+const MOST_ROUNDS: usize = 100;
+/// Each so many windows, the middle of the bounds is tried.
+const BISECTED: usize = 8;
+/// How many times as long or short a window is tried where it has no bound yet and nothing grows with it.
+const STEP: f64 = 16.0;
+
 /// One user of a shared cache.
 #[derive(Clone, Copy, Debug)]
 pub struct User<'a> {
@@ -43,47 +50,40 @@ pub fn shares(
     if fill(users, cache_bytes, held, all) <= cache_bytes || is_alone {
         return;
     }
-    // The sum grows with the window: bracket, in steps that grow too, as the last window is mostly
-    // near; then false position in the logarithm, with Illinois's remedy for an end that stays.
-    let spare = |window_ns: f64, held: &mut Vec<f64>| {
-        let after = |user: &User<'_>| user.curve.held_after(window_ns * user.rate);
-        cache_bytes - fill(users, cache_bytes, held, after)
-    };
+    // The sum grows with the window, along the straight lines of the curves' tables: Newton's method, within the bounds that are
+    // known by then.
+    let mut rows = vec![None; users.len()];
     let mut at = window_ns.clamp(1e-3, 1e30);
-    let mut found = spare(at, held);
-    let (mut low, mut high) = ((at, found), (at, found));
-    let mut step: f64 = 1.02;
-    while found != 0.0 && (low.1 > 0.0) == (high.1 > 0.0) {
-        at = if found > 0.0 { at * step } else { at / step };
-        step = (step * step).min(16.0);
-        found = spare(at, held);
-        (low, high) = if at > high.0 {
-            (high, (at, found))
-        } else {
-            ((at, found), low)
-        };
-    }
-    let mut stayed = 0;
-    for _ in 0..60 {
-        if found.abs() < cache_bytes * precision {
+    let (mut low, mut high) = (0.0, f64::INFINITY);
+    for round in 1..MOST_ROUNDS {
+        let mut growth = 0.0;
+        let mut row = rows.iter_mut();
+        let taken = fill(users, cache_bytes, held, |user| {
+            let row = row.next().expect("one for each user");
+            let (bytes, each) = user.curve.filling(at * user.rate, row);
+            let is_bounded =
+                bytes <= user.private_bytes || bytes >= cache_bytes + user.private_bytes;
+            growth += if is_bounded {
+                0.0
+            } else {
+                each * user.rate * user.alike
+            };
+            bytes
+        });
+        let spare = cache_bytes - taken;
+        if spare.abs() < cache_bytes * precision {
             break;
         }
-        let part = low.1 / (low.1 - high.1);
-        at = low.0 * (high.0 / low.0).powf(part);
-        found = spare(at, held);
-        if found > 0.0 {
-            low = (at, found);
-            if stayed == 1 {
-                high.1 /= 2.0;
-            }
-            stayed = 1;
-        } else {
-            high = (at, found);
-            if stayed == -1 {
-                low.1 /= 2.0;
-            }
-            stayed = -1;
-        }
+        *(if spare > 0.0 { &mut low } else { &mut high }) = at;
+        let next = at + spare / growth;
+        // Where lines bend, it may come nearer from one side alone.
+        let is_near = low < next && next < high && round % BISECTED != 0;
+        at = match (low, high) {
+            _ if is_near => next,
+            (_, f64::INFINITY) => at * STEP,
+            (0.0, _) => at / STEP,
+            _ => (low * high).sqrt(),
+        };
     }
     *window_ns = at;
 }
@@ -93,7 +93,7 @@ fn fill(
     users: &[User<'_>],
     cache_bytes: f64,
     held: &mut Vec<f64>,
-    touched: impl Fn(&User<'_>) -> f64,
+    mut touched: impl FnMut(&User<'_>) -> f64,
 ) -> f64 {
     held.clear();
     held.extend((users.iter()).map(|user| touched(user).min(cache_bytes + user.private_bytes)));
