@@ -5,7 +5,8 @@
 #   scripts/bench.sh            all parts, in this order
 #   scripts/bench.sh PART...    these; the page keeps the other parts as they were measured last
 #
-#   decide     dino deciding, for growing numbers of threads (target 0.5 ms for 1,000, 50 ms for 100,000)
+#   decide     dino, di and adaptive deciding, for growing numbers of threads (target 0.5 ms for 1,000, 50 ms for 100,000;
+#              for adaptive ten times as long)
 #   n_mass     n-mass deciding, for growing numbers of threads and domains
 #   mapping    EagerMap beside the refined mapper, 64 to 4,096 threads
 #   brm        brm's penalties, plain and sharded, 2 to 4,096 vCPUs
