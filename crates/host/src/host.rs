@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use numaherd_topology::{CpuId, CpuSet, Topology};
+use numaherd_topology::{CpuId, CpuSet, Node, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Effort, Enforcement, Kinship, NewPages,
@@ -131,7 +131,8 @@ impl Host {
             scanner: Scanner::new(root.clone(), &options, nodes),
             sweep: Sweep::new(root.clone()),
             assignments: Assignments::set_before(&options.set_before),
-            residencies: Residencies::new(root.clone(), page_bytes, share, only_node),
+            residencies: Residencies::new(root.clone(), page_bytes, share, only_node)
+                .with_extents(topology.nodes().iter().any(Node::is_apart)),
             hints: None,
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
@@ -291,6 +292,7 @@ impl Host {
                 group: process.group.as_ref().map(|group| group.name.clone()),
                 residency: self.residencies.of(process.id).cloned(),
                 memory_policy: self.residencies.policy_of(process.id).cloned(),
+                extents: self.residencies.extents_of(process.id),
             })
             .collect();
         processes.sort_unstable_by_key(|process| process.id);
@@ -299,13 +301,14 @@ impl Host {
 
     fn nodes(&self) -> Vec<NodeState> {
         let Shared { root, topology, .. } = &*self.shared;
-        let state = |node: &numaherd_topology::Node| {
+        let state = |node: &Node| {
             let text = root.read(&root.meminfo_of(node.id, topology)).ok()?;
             let (total_bytes, free_bytes) = meminfo::parse(&text)?;
             Some(NodeState {
                 id: node.id,
                 total_bytes,
                 free_bytes,
+                old_file_bytes: meminfo::inactive_file(&text).unwrap_or(0),
             })
         };
         topology.nodes().iter().filter_map(state).collect()

@@ -6,7 +6,8 @@
 //! processes together keep to the same share of a tick, the longest unread first; one that has never
 //! been read always is.
 //!
-//! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`).
+//! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory apart
+//! from CPUs, it tells with `maps` in which mappings much private memory is.
 //!
 //! Where the kernel has no numa_maps (CONFIG_NUMA off) there is one node, and everything that is
 //! resident is on it.
@@ -15,16 +16,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{ProcessId, Residency};
+use numaherd_world::{BLOCK_PAGES, Extent, MemoryKind, ProcessId, Residency};
 
 use crate::files::Root;
 use crate::kernel::Kernel;
-use crate::proc::{decimal, numa_maps, words};
+use crate::proc::numa_maps::NodePages;
+use crate::proc::{decimal, maps, numa_maps, words};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Read {
     residency: Option<Residency>,
     policy: Option<Arc<str>>,
+    extents: Arc<[Extent]>,
     at_ns: u64,
     took_ns: u64,
 }
@@ -36,6 +39,8 @@ pub(crate) struct Residencies {
     page_bytes: u64,
     share: f64,
     only_node: Option<NodeId>,
+    /// Whether extents are told.
+    with_extents: bool,
     known: HashMap<ProcessId, Read>,
     buffer: Vec<u8>,
 }
@@ -48,8 +53,17 @@ impl Residencies {
             page_bytes,
             share: share.clamp(0.0, 1.0),
             only_node,
+            with_extents: false,
             known: HashMap::new(),
             buffer: Vec::new(),
+        }
+    }
+
+    /// The same; tells extents where `needed`.
+    pub(crate) fn with_extents(self, needed: bool) -> Self {
+        Self {
+            with_extents: needed,
+            ..self
         }
     }
 
@@ -84,16 +98,10 @@ impl Residencies {
                 break;
             }
             let began = kernel.now_ns();
-            let (residency, policy) = self.read(process);
-            let at_ns = kernel.now_ns();
-            let took_ns = at_ns.saturating_sub(began);
-            spent += took_ns;
-            let read = Read {
-                residency,
-                policy,
-                at_ns,
-                took_ns,
-            };
+            let mut read = self.read(process);
+            read.at_ns = kernel.now_ns();
+            read.took_ns = read.at_ns.saturating_sub(began);
+            spent += read.took_ns;
             self.known.insert(process, read);
         }
     }
@@ -108,7 +116,14 @@ impl Residencies {
         self.known.get(&process)?.policy.as_ref()
     }
 
-    fn read(&mut self, process: ProcessId) -> (Option<Residency>, Option<Arc<str>>) {
+    /// Where much private memory of a process is, as of the same time.
+    pub(crate) fn extents_of(&self, process: ProcessId) -> Arc<[Extent]> {
+        let read = self.known.get(&process);
+        read.map_or_else(Arc::default, |read| read.extents.clone())
+    }
+
+    /// All but the times.
+    fn read(&mut self, process: ProcessId) -> Read {
         let file = format!("proc/{}/numa_maps", process.pid);
         match self.root.read_into(&file, &mut self.buffer) {
             Ok(()) => {
@@ -116,13 +131,45 @@ impl Residencies {
                 let policy = mappings
                     .iter()
                     .find_map(|mapping| mapping.policy.as_deref());
-                (Some(numa_maps::residency(&mappings)), policy.map(Arc::from))
+                Read {
+                    residency: Some(numa_maps::residency(&mappings)),
+                    policy: policy.map(Arc::from),
+                    extents: self.extents(process, mappings),
+                    ..Read::default()
+                }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                (self.all_on_the_only_node(process), None)
-            }
-            Err(_) => (None, None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Read {
+                residency: self.all_on_the_only_node(process),
+                ..Read::default()
+            },
+            Err(_) => Read::default(),
         }
+    }
+
+    /// The mappings of private memory that have a block or more, with where they end, which `maps` alone tells.
+    fn extents(&mut self, process: ProcessId, mappings: Vec<NodePages>) -> Arc<[Extent]> {
+        let file = format!("proc/{}/maps", process.pid);
+        if !self.with_extents || self.root.read_into(&file, &mut self.buffer).is_err() {
+            return Arc::default();
+        }
+        let is_large = |mapping: &NodePages| {
+            let pages = mapping.pages.iter().map(|&(_, pages)| pages);
+            pages.fold(0, u64::saturating_add) >= BLOCK_PAGES
+        };
+        let mut large: HashMap<u64, NodePages> = (mappings.into_iter())
+            .filter(|mapping| mapping.kind() == Some(MemoryKind::Private) && is_large(mapping))
+            .map(|mapping| (mapping.start, mapping))
+            .collect();
+        let extent = |mapping: maps::Mapping| {
+            let mut on = large.remove(&mapping.start)?.pages;
+            on.sort_unstable();
+            Some(Extent {
+                pages: mapping.start / self.page_bytes..mapping.end / self.page_bytes,
+                on,
+            })
+        };
+        let movable = maps::parse(&self.buffer).into_iter().filter(|m| m.movable);
+        movable.filter_map(extent).collect()
     }
 
     fn all_on_the_only_node(&mut self, process: ProcessId) -> Option<Residency> {
@@ -203,6 +250,30 @@ mod tests {
             None,
             "a mapping without pages does not count"
         );
+    }
+
+    #[test]
+    fn large_mappings_of_private_memory_are_told_where_they_are_asked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = FakeKernel::default();
+        let numa_maps = "200000 default anon=900 N2=400 N0=500\n600000 default anon=511 N0=511\n\
+                         800000 default file=/memfd:x N0=600\n";
+        let maps = "200000-600000 rw-p 00000000 00:00 0\n600000-7ff000 rw-p 00000000 00:00 0\n\
+                    800000-a58000 rw-s 00000000 00:01 7 /memfd:x\n";
+        write(root.path(), 1, "numa_maps", numa_maps);
+        write(root.path(), 1, "maps", maps);
+        let asked = |needed| {
+            let residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+            let mut residencies = residencies.with_extents(needed);
+            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            residencies.extents_of(A).to_vec()
+        };
+        let heap = Extent {
+            pages: 0x200..0x600,
+            on: vec![(NodeId(0), 500), (NodeId(2), 400)],
+        };
+        assert_eq!(asked(true), [heap]);
+        assert_eq!(asked(false), []);
     }
 
     #[test]

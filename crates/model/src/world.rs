@@ -263,6 +263,7 @@ impl InStep for Model {
                     group: None,
                     residency: Some(residency(&process.memory)),
                     memory_policy: None,
+                    extents: Arc::default(),
                 })
                 .collect(),
             nodes: nodes
@@ -272,6 +273,7 @@ impl InStep for Model {
                     id: node.id,
                     total_bytes: node.memory_bytes,
                     free_bytes: node.memory_bytes.saturating_sub(used * PAGE_BYTES),
+                    old_file_bytes: 0,
                 })
                 .collect(),
             gaps: Vec::new(),

@@ -221,11 +221,13 @@ fn snapshot(topology: &Topology, second: u64) -> Line {
         sharing: None,
         machine: None,
         memory_policy: None,
+        extents: Arc::default(),
     };
     let node = |id| NodeState {
         id,
         total_bytes: 1 << 34,
         free_bytes: 1 << 33,
+        old_file_bytes: 0,
     };
     let time_ns = (second + 1) * SECOND_NS;
     let snapshot = Snapshot {

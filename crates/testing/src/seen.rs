@@ -101,6 +101,7 @@ pub fn process_on(number: u32, name: &str, pages: &[(u32, u64)], nodes: &Arc<Nod
             kinds: None,
         }),
         memory_policy: None,
+        extents: Arc::default(),
     }
 }
 
@@ -131,6 +132,7 @@ pub fn empty(topology: &Topology) -> Snapshot {
         id: node.id,
         total_bytes: node.memory_bytes,
         free_bytes: node.memory_bytes / 2,
+        old_file_bytes: 0,
     };
     Snapshot {
         sequence: 0,

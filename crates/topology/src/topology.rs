@@ -101,6 +101,11 @@ impl Node {
     pub fn has_memory(&self) -> bool {
         self.online && self.memory_bytes > 0
     }
+
+    /// Whether it has memory and no CPUs.
+    pub fn is_apart(&self) -> bool {
+        self.has_memory() && self.cpus.is_empty()
+    }
 }
 
 /// Distances between nodes: the firmware's SLIT as the kernel shows it, 10 for local.

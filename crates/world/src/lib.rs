@@ -35,8 +35,8 @@ pub use plan::{
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{
-    Counts, Mapped, MemoryKind, MemoryKinds, NodeState, Process, ProcessId, Residency, Snapshot,
-    Thread, ThreadId,
+    Counts, Extent, Mapped, MemoryKind, MemoryKinds, NodeState, Process, ProcessId, Residency,
+    Snapshot, Thread, ThreadId,
 };
 pub use unmanaged::Unmanaged;
 pub use world::{NewPages, Pager, Progress, Waker, World, WorldError};

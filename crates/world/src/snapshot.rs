@@ -1,6 +1,7 @@
 //! A snapshot: what a world saw over one interval of the placement cadence.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
@@ -132,6 +133,10 @@ fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
 
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 impl Thread {
     /// The CPU that the thread is on for a policy's purposes: the one given to it, or else the one
     /// it last ran on.
@@ -255,6 +260,15 @@ impl Residency {
     }
 }
 
+/// A mapping of private memory that can be moved, of at least a block ([`crate::BLOCK_PAGES`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The numbers of its base pages, resident or not.
+    pub pages: Range<u64>,
+    /// Resident base pages by node, ascending by node.
+    pub on: Vec<(NodeId, u64)>,
+}
+
 /// A process as it was at the end of the interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
@@ -274,6 +288,10 @@ pub struct Process {
     /// How much its threads shared pages in the interval, where that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Arc<Sharing>>,
+    /// Where in its address space it has much private memory, where that is told: on machines with memory apart from
+    /// CPUs. No ledger has it.
+    #[serde(skip)]
+    pub extents: Arc<[Extent]>,
     /// The virtual machine that it runs, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Arc<VirtualMachine>>,
@@ -292,6 +310,10 @@ pub struct NodeState {
     pub total_bytes: u64,
     /// Free memory in bytes, as the kernel counts it.
     pub free_bytes: u64,
+    /// Memory in bytes of files that have not been used for long, which the kernel gives up before it is short; 0 where
+    /// that is not known.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub old_file_bytes: u64,
 }
 
 /// What a world saw over one interval. Rates and shares are of this interval alone.

@@ -166,6 +166,7 @@ mod tests {
             allowed_nodes: Arc::default(),
             residency: None,
             memory_policy: None,
+            extents: Arc::default(),
             sharing: None,
             machine: Some(Arc::new(machine)),
             group: None,

@@ -128,11 +128,13 @@ fn snapshot(topology: &Topology, second: u64) -> Snapshot {
         machine: None,
         group: None,
         memory_policy: None,
+        extents: Arc::default(),
     };
     let node = |id| NodeState {
         id,
         total_bytes: 1 << 34,
         free_bytes: 1 << 33,
+        old_file_bytes: 0,
     };
     Snapshot {
         sequence: second,

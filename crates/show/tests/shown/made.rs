@@ -100,6 +100,7 @@ pub fn process(pid: u32, name: &str, pages: &[(u32, u64)]) -> Process {
         sharing: None,
         machine: None,
         memory_policy: None,
+        extents: Arc::default(),
         group: None,
         residency: Some(Residency {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
@@ -282,6 +283,7 @@ impl Made {
             id: NodeId(id),
             total_bytes: 1 << 30,
             free_bytes: 1 << 29,
+            old_file_bytes: 0,
         };
         self.ledger.saw(Snapshot {
             sequence: self.snapshots,

@@ -70,6 +70,7 @@ impl World for Obedient {
             id: node.id,
             total_bytes: node.memory_bytes,
             free_bytes: node.memory_bytes / 2,
+            old_file_bytes: 0,
         };
         Ok(Snapshot {
             sequence: self.seconds - 1,

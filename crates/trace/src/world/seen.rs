@@ -119,6 +119,7 @@ impl InStep for TraceWorld {
                     free_bytes: node
                         .memory_bytes
                         .saturating_sub(engine.memory.pages.used_bytes(place)),
+                    old_file_bytes: 0,
                 })
                 .collect(),
             gaps: Vec::new(),
@@ -275,6 +276,7 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
                 kinds: None,
             }),
             memory_policy: None,
+            extents: Arc::default(),
             sharing,
             machine: None,
             group: None,

@@ -79,11 +79,13 @@ impl Run {
             sharing: None,
             machine: None,
             memory_policy: None,
+            extents: Arc::default(),
         };
         let node = |id| NodeState {
             id,
             total_bytes: 1 << 30,
             free_bytes: 1 << 29,
+            old_file_bytes: 0,
         };
         Snapshot {
             sequence: second - 1,

@@ -248,6 +248,7 @@ fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
             kinds: None,
         }),
         memory_policy: None,
+        extents: Arc::default(),
     }
 }
 

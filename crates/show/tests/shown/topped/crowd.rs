@@ -82,6 +82,7 @@ fn snapshot(topology: &Topology, cpus: u32, threads: u32, second: u64) -> Snapsh
         id: node.id,
         total_bytes: node.memory_bytes,
         free_bytes: node.memory_bytes / (u64::from(node.id.0) + 2),
+        old_file_bytes: 0,
     };
     Snapshot {
         sequence: second,
