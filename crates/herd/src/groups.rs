@@ -18,6 +18,7 @@
 //! Source: chosen here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_policy::groups::{Part, Scope};
@@ -247,6 +248,13 @@ impl Pagings {
             orders.extend(paging.placed(&threads, &seen));
         }
         orders
+    }
+
+    /// See [`Paging::runs_on`].
+    pub(crate) fn runs_on(&mut self, machine: &Arc<Topology>) {
+        for (_, paging) in &mut self.parts {
+            paging.runs_on(machine);
+        }
     }
 
     /// See [`Paging::listens`].

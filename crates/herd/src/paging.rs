@@ -97,11 +97,12 @@ pub(crate) struct PagingHalf {
 impl PagingHalf {
     /// Nothing seen yet.
     pub(crate) fn new(
-        paging: Pagings,
+        mut paging: Pagings,
         settings: &Settings,
         topology: Arc<Topology>,
         random: Random,
     ) -> Self {
+        paging.runs_on(&topology);
         Self {
             paging,
             governor: PageGovernor::new(&settings.limits, &topology),
@@ -122,6 +123,7 @@ impl PagingHalf {
             self.random = random;
         }
         self.paging = change.paging?;
+        self.paging.runs_on(&self.topology);
         let refusals = self.governor.refuse_waiting();
         (!refusals.is_empty()).then(|| News::Tick {
             time_ns: self.governor.now_ns(),

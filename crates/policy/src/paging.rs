@@ -11,6 +11,7 @@ pub mod numa_balancing;
 pub mod residency;
 pub mod single;
 pub mod stay;
+pub mod tiered;
 pub mod tlb_miss;
 pub mod whole_set;
 pub mod window;

@@ -3,6 +3,7 @@
 //! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
 //! machine in a thread of its own. What passes from the first to the second is [`PlacedThread`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::{CpuId, NodeId, Topology};
@@ -175,6 +176,9 @@ pub trait Paging: Send {
     fn needs(&self) -> PagingNeeds<'_> {
         PagingNeeds::default()
     }
+
+    /// Told once, before anything else: the machine.
+    fn runs_on(&mut self, _machine: &Arc<Topology>) {}
 
     /// Whether it ever orders pages to move.
     fn moves_pages(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::paging::next_touch::{self, NextTouch};
 use crate::paging::numa_balancing::{self, NumaBalancing};
 use crate::paging::residency::{self, IntensePages};
 use crate::paging::stay::Stay;
+use crate::paging::tiered::{self, Tiered};
 use crate::paging::tlb_miss::{self, TlbMiss, TlbMissHistory};
 use crate::paging::whole_set::WholeSet;
 use crate::paging::window::Window;
@@ -139,6 +140,7 @@ const OUR_POLICIES: &[NamedPolicy] = &[
     NamedPolicy { name: "random-mapping", placement: "random", paging: "stay", new_pages: NewPages::Random, worlds: Worlds::Traces, about: "Threads on random cores, new pages on random nodes; for modelled worlds", source: "IPM 5.3" },
     NamedPolicy { name: "next-touch", placement: "linux", paging: "next-touch", new_pages: FIRST_TOUCH, worlds: ALL_WORLDS, about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005; IPM 2.1" },
     NamedPolicy { name: "sampled", placement: "linux", paging: "sampled", new_pages: FIRST_TOUCH, worlds: ALL_WORLDS, about: "Each page goes to the node with most memory samples of it", source: "IPM 3.1, 3.3" },
+    NamedPolicy { name: "tiered", placement: "linux", paging: "tiered", new_pages: FIRST_TOUCH, worlds: ALL_WORLDS, about: "Cold memory goes to nodes without CPUs where others are short of memory, and comes back when it is used; the kernel places threads", source: "TPP, Colloid; counts chosen here" },
     NamedPolicy { name: "numa-balancing", placement: "linux", paging: "numa-balancing", new_pages: FIRST_TOUCH, worlds: ALL_WORLDS, about: "Pages go where two faults in a row came from, as in the kernel", source: "Linux 6.x" },
     NamedPolicy { name: "tlb-miss", placement: "linux", paging: "tlb-miss", new_pages: FIRST_TOUCH, worlds: ALL_WORLDS, about: "Each page goes to the node that missed on it in its TLB", source: "IPM 5.2" },
     NamedPolicy { name: "kmaf", placement: "kmaf", paging: "kmaf", new_pages: FIRST_TOUCH, worlds: ALL_WORLDS, about: "Pages go to the node that has nearly all faults on them; threads that share pages go together", source: "kMAF, PACT 2014" },
@@ -183,6 +185,7 @@ const OUR_PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, settings: &[], make: |_| Box::new(WholeSet) },
     Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, settings: &["paging"], make: |settings| Box::new(Window::paging(settings)) },
     Half { name: "by-use", about: "Pages that one node uses go there, those that several use are spread", source: "Carrefour; counts chosen here", rules: by_use::RULES, settings: &["paging.thaw_after_s", "by_use"], make: |settings| Box::new(ByUse::paging(settings)) },
+    Half { name: "tiered", about: "Cold memory goes to nodes without CPUs, and comes back when it is used", source: "TPP, Colloid; counts chosen here", rules: tiered::RULES, settings: &["tiered"], make: |settings| Box::new(Tiered::new(settings)) },
     Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, settings: &["ipm.evidence", "ipm.cr_aging", "ipm.cr_mig", "paging.bounce_limit", "paging.thaw_after_s"], make: |settings| Box::new(Driven::guarded(settings, IntensePages::new(settings))) },
     Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, settings: &[], make: |_| Box::new(Driven::new(TlbMiss)) },
     Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, settings: &["ipm.cr_aging", "ipm.cr_mig"], make: |settings| Box::new(Driven::new(TlbMissHistory::new(settings))) },
@@ -370,6 +373,7 @@ mod tests {
                 "random-mapping: ",
                 "next-touch: hint faults",
                 "sampled: memory samples",
+                "tiered: ",
                 "numa-balancing: hint faults",
                 "tlb-miss: TLB misses",
                 "kmaf: hint faults",

@@ -15,6 +15,7 @@ pub use crate::classes::{ClassPreset, ClassSettings};
 pub use crate::paging::by_use::ByUseSettings;
 pub use crate::paging::counted::KmafSettings;
 pub use crate::paging::guard::PagingSettings;
+pub use crate::paging::tiered::TieredSettings;
 pub use crate::penalty::PenaltySettings;
 pub use crate::placement::adaptive::AdaptiveSettings;
 pub use crate::placement::brm::{AverageOver, BrmSettings, Steps};
@@ -38,6 +39,8 @@ settings! {
         paging: PagingSettings;
         /// In which pieces `by-use` moves memory.
         by_use: ByUseSettings;
+        /// Which memory goes to nodes without CPUs.
+        tiered: TieredSettings;
         /// When threads leave their home.
         n_mass: NMassSettings;
         /// What IPM decides from, and how it maps threads.
