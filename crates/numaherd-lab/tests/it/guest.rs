@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::profile_in_lab::menagerie;
+
 /// Runs a script in a guest; the program is `$NUMAHERD` in it. `options` are of `lab run`.
 fn in_guest(options: &[&str], script: &str) -> String {
     let program = env!("CARGO_BIN_EXE_numaherd-lab");
@@ -19,6 +21,7 @@ fn in_guest(options: &[&str], script: &str) -> String {
         .args(["--", "sh", "-u"])
         .arg(&path)
         .env("NUMAHERD", Path::new(program).with_file_name("numaherd"))
+        .env("MENAGERIE", menagerie())
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .output()
         .expect("the program can be started");
@@ -104,10 +107,26 @@ fn policies_and_views_are_at_home_on_uneven_nodes() {
             "a node without memory is shown",
             "a node without CPUs is shown",
             "the doctor counts the nodes with memory",
-            "ran 6, missing signals for 15",
+            "ran 7, missing signals for 15",
             "new pages are spread over the nodes with memory",
             "no page is on the node without memory",
             "a run is explained, shown and reported",
+        ],
+    );
+}
+
+#[test]
+fn cold_memory_goes_to_a_node_without_cpus_and_comes_back_when_it_is_used() {
+    assert_says(
+        &["--machine", "lab-uneven", "--limit", "8m"],
+        include_str!("guest/tiered.sh"),
+        &[
+            "before, what is used is apart",
+            "of what rests, a part is apart",
+            "what its user gave a place stays",
+            "what is used is near",
+            "tiered: cold",
+            "tiered: used",
         ],
     );
 }

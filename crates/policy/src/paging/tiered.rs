@@ -6,11 +6,12 @@
 //!
 //! Rule: a node with memory and CPUs is *near*, one with memory alone is *apart*. Private memory goes by blocks of 2 MiB.
 //!
-//! 1. *Cold.* While less than `tiered.keep_free` of a near node's memory is free or has files that nobody used of late, cold blocks of its processes go to the
-//!    nearest node apart that has more than that free and is no faster by its bandwidth: as many as are missing. A block
-//!    is cold if no access to it was sampled for `tiered.cold_after_s` at least, while those that were used have eight
-//!    samples each on average, stores among what is sampled. Where nothing is sampled, or loads alone, nobody can tell:
-//!    then only the memory of a process is cold whose threads together used less than 1 % of a CPU all that time.
+//! 1. *Cold.* While less than `tiered.keep_free` of a near node's memory is free, files that nobody used of late counted as
+//!    free, cold blocks of its processes go to the nearest node apart that has more than that free and is no faster by its
+//!    bandwidth: as many as are missing. A block is cold if no access to it was sampled for `tiered.cold_after_s` at least,
+//!    while those that were used have eight samples each on average, stores among what is sampled. Where nothing is
+//!    sampled, or loads alone, nobody can tell: then only the memory of a process is cold whose threads together used less
+//!    than 1 % of a CPU all that time.
 //! 2. *Used.* A block on a node apart that was sampled twice comes back, the most used first, to the near node from which
 //!    it was used or the nearest to that, while more than `tiered.keep_free` is free there. If there is not, it counts as
 //!    missing there in 1. It does not come back if accesses to that node took longer in the last turn than those to the
@@ -32,7 +33,6 @@
 //! Properties: no order takes a node below `tiered.keep_free`, as far as it was seen; no block is ordered away again within
 //! the time that it stays; without nodes apart there are no orders.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -48,10 +48,12 @@ use crate::policy::{Optional, Paging, PagingNeeds, PlacedThread, Random};
 use crate::rules::Rule;
 use crate::settings::Settings;
 use accesses::{Accesses, Used};
+use moves::{Move, orders};
 use room::Room;
 use seen::{loaded, movable};
 
 mod accesses;
+mod moves;
 mod room;
 mod seen;
 
@@ -93,9 +95,6 @@ const IS_USED: u64 = 2;
 const PART: u64 = 8;
 /// The most blocks that are ordered in one interval (chosen here).
 const MOST_BLOCKS: usize = 64;
-/// The most blocks of one order (chosen here).
-const MOST_TOGETHER: u64 = 32;
-
 /// See the top of this file.
 #[derive(Debug)]
 pub struct Tiered {
@@ -126,18 +125,6 @@ struct Watched {
     waits: HashMap<u64, u64>,
     /// The blocks that came back: how often, and until when they stay, in ns.
     back: HashMap<u64, (u32, u64)>,
-}
-
-/// A block that is to move.
-#[derive(Clone, Copy, Debug)]
-struct Move {
-    process: ProcessId,
-    thread: ThreadId,
-    block: u64,
-    to: NodeId,
-    rule: Rule,
-    /// The node that is short or loaded, or from which it is used.
-    near: NodeId,
 }
 
 /// What the orders of one interval are made from.
@@ -208,6 +195,19 @@ impl Tiered {
             watched
                 .waits
                 .retain(|_, until_ns| *until_ns > snapshot.time_ns);
+        }
+    }
+
+    /// Forgets that blocks are away which somebody else has brought back.
+    fn forget_near(&mut self, interval: &Interval<'_>) {
+        for (process, used) in &interval.used {
+            let is_near = |block: &u64| {
+                let used = used.get(block);
+                used.is_some_and(|used| !interval.room.is_apart(used.on))
+            };
+            if let Some(known) = self.processes.get_mut(process) {
+                known.away.retain(|block, _| !is_near(block));
+            }
         }
     }
 
@@ -423,49 +423,6 @@ impl Tiered {
         let for_load = moves.iter().filter(|one| one.rule == LOADED);
         self.for_load = for_load.map(|one| (one.process, one.block)).collect();
     }
-
-    /// The orders for moves, neighbours in one.
-    fn orders(&self, mut moves: Vec<Move>) -> Vec<PageOrder> {
-        moves.sort_by_key(|one| (one.process, one.block));
-        let together = |a: &Move, b: &Move| {
-            let is_next = b.block == a.block + 1 && !b.block.is_multiple_of(MOST_TOGETHER);
-            is_next && (a.process, a.to, a.rule, a.near) == (b.process, b.to, b.rule, b.near)
-        };
-        let runs = moves.chunk_by(together);
-        runs.map(|run| {
-            let one = run[0];
-            let (blocks, near) = (run.len() as u64, one.near);
-            let seconds = self.cold_after_ns / 1_000_000_000;
-            let pages = match blocks {
-                1 => "a block".to_owned(),
-                _ => format!("{blocks} blocks"),
-            };
-            let why = match one.rule.name {
-                name if name == COLD.name => format!(
-                    "node {near} is short of memory, and {pages} were not used for {seconds} s"
-                ),
-                name if name == USED.name => {
-                    format!("{pages} apart from all CPUs are used from node {near}")
-                }
-                _ => format!(
-                    "node {near} answers later than node {} would, and {pages} are used least",
-                    one.to
-                ),
-            };
-            PageOrder {
-                process: one.process,
-                thread: one.thread,
-                pages: Pages::Window {
-                    first: one.block * BLOCK_PAGES,
-                    count: blocks * BLOCK_PAGES,
-                },
-                to: one.to,
-                rule: Cow::Borrowed(one.rule.name),
-                why,
-            }
-        })
-        .collect()
-    }
 }
 
 impl Paging for Tiered {
@@ -513,6 +470,7 @@ impl Paging for Tiered {
             movable,
             moves: Vec::new(),
         };
+        self.forget_near(&interval);
         let wants_samples = self.wants_samples(&interval, &loaded);
         self.bring_back(&mut interval);
         self.send_cold(&mut interval);
@@ -527,7 +485,7 @@ impl Paging for Tiered {
         }
         let moves = interval.moves;
         self.note(&moves);
-        self.orders(moves)
+        orders(moves, self.cold_after_ns / 1_000_000_000)
     }
 
     fn listens(&self) -> bool {
@@ -551,9 +509,12 @@ impl Paging for Tiered {
             return;
         };
         for outcome in outcomes {
-            let (Pages::Window { first, count }, Some(known)) =
-                (outcome.pages, self.processes.get_mut(&outcome.process))
-            else {
+            let Some(known) = self.processes.get_mut(&outcome.process) else {
+                continue;
+            };
+            let Pages::Window { first, count } = outcome.pages else {
+                // A placement has moved all memory of a process, or a part of it.
+                known.away.clear();
                 continue;
             };
             let is_apart = topology.node(outcome.to).is_some_and(Node::is_apart);

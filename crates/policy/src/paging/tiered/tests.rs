@@ -202,7 +202,7 @@ fn neighbours_are_one_order_that_says_why() {
     assert_eq!(orders[0].rule, "tiered: cold");
     assert_eq!(
         orders[0].why,
-        "node 0 is short of memory, and 3 blocks were not used for 30 s"
+        "node 0 is short of memory, and nobody used 3 blocks for 30 s"
     );
 }
 
