@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use numaherd_herd::ledger::Record;
 use numaherd_herd::{Herd, Settings};
-use numaherd_model::{Binding, Hardware, Job, Library, Model, Options, Placement, Program, Until};
+use numaherd_model::{
+    Binding, Hardware, Job, Library, Model, Options, Placement, Program, Scheduler, Until,
+};
 use numaherd_policy::{CostModel, Home, Means, registry};
 use numaherd_topology::{CpuId, CpuSet, Machine};
 use numaherd_world::{Signal, Snapshot, ThreadId};
@@ -75,6 +77,10 @@ numaherd_fuzz::target!(|text: &str| {
         page_moves_disturb: run.below(2) == 1,
         numa_balancing: run.below(2) == 1,
         own_lines_wait: run.below(2) == 0,
+        scheduler: match run.below(2) {
+            0 => Scheduler::Linux,
+            _ => Scheduler::XenCredit,
+        },
     };
     let jobs: Vec<Job> = rows
         .take(MOST_JOBS)

@@ -16,6 +16,7 @@ mod balancing;
 mod copy;
 mod joint;
 mod orders;
+mod scheduling;
 mod sharing;
 mod speeds;
 mod start;
@@ -167,6 +168,7 @@ pub struct Engine {
     pub(crate) completions: Vec<Completion>,
     next_variation_ns: f64,
     next_wander_ns: f64,
+    next_tick_ns: f64,
     balancing: Balancing,
 }
 
@@ -195,6 +197,7 @@ impl Engine {
             completions: Vec::new(),
             next_variation_ns: SECOND_NS,
             next_wander_ns: f64::INFINITY,
+            next_tick_ns: f64::INFINITY,
             balancing: Balancing::default(),
         };
         engine.plan_wandering();
@@ -242,6 +245,7 @@ impl Engine {
             self.finish_phases();
             self.vary();
             self.wander();
+            self.tick();
         }
     }
 
@@ -301,6 +305,7 @@ impl Engine {
             .min(over)
             .min(varies)
             .min(self.next_wander_ns)
+            .min(self.next_tick_ns)
             .min(self.next_scan_ns().max(self.now_ns + 1.0))
             .min(end)
     }
@@ -407,48 +412,6 @@ impl Engine {
         });
         progress.runs += 1;
         progress.running = false;
-    }
-
-    /// Draws when the next thread wakes up elsewhere.
-    fn plan_wandering(&mut self) {
-        if self.options.wakes_elsewhere_s > 0.0 {
-            let cpus = self.all_cpus.len() as f64;
-            let mean_ns = self.options.wakes_elsewhere_s * SECOND_NS / cpus;
-            let drawn: f64 = self.random.random();
-            self.next_wander_ns = self.now_ns - (1.0 - drawn).ln() * mean_ns;
-        }
-    }
-
-    /// Lets a CPU's thread that sleeps now and then, and that nobody has placed, wake up on another
-    /// CPU that it may have: on one drawn from all, whose own such thread takes its place.
-    fn wander(&mut self) {
-        if self.now_ns < self.next_wander_ns {
-            return;
-        }
-        self.plan_wandering();
-        let drawn = |random: &mut Xoshiro256PlusPlus, cpus: &CpuSet| {
-            let at = random.random_range(0..cpus.len());
-            cpus.iter().nth(at).expect("one of the CPUs")
-        };
-        let (a, b) = (
-            drawn(&mut self.random, &self.all_cpus),
-            drawn(&mut self.random, &self.all_cpus),
-        );
-        let wanders = |cpu: CpuId, to: CpuId| {
-            let mut there = self.threads.values().filter(|thread| thread.cpu == cpu);
-            let thread = there.find(|thread| {
-                self.phase(thread).busy < 1.0
-                    && thread.assigned.is_none()
-                    && thread.affinity.contains(to)
-            })?;
-            Some(thread.id)
-        };
-        let (from_a, from_b) = (wanders(a, b), wanders(b, a));
-        let (Some(from_a), Some(from_b)) = (from_a, from_b) else {
-            return;
-        };
-        self.move_thread(from_a, b);
-        self.move_thread(from_b, a);
     }
 
     /// Draws each thread's intensity anew, once a second.

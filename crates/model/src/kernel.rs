@@ -1,13 +1,27 @@
 //! The modelled kernel's scheduler: where threads run that nobody has placed.
 //!
-//! As Linux balances: a new thread goes to the least loaded memory domain and there to the least
+//! Here as Linux balances, in [`credit`] as Xen does; [`Scheduler`] says which. Linux: a new thread goes to the least loaded memory domain and there to the least
 //! loaded CPU, chance deciding between equals; load is moved when one domain has two threads more
 //! than another, or one CPU two more than another. It knows nothing of caches, memory or links.
 //! Threads with a mask are balanced within it.
 
+pub(crate) mod credit;
+
+use numaherd_files::choices;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use rand::Rng;
 use rand::seq::IndexedRandom;
+
+choices! {
+    /// What runs threads that nobody has placed.
+    pub enum Scheduler {
+        /// Linux, which balances threads between memory domains.
+        #[default]
+        Linux = "linux",
+        /// Xen's credit scheduler, with a vCPU in place of each thread.
+        XenCredit = "xen-credit",
+    }
+}
 
 /// Loads that differ by less are the same.
 const ROUNDING: f64 = 1e-9;

@@ -9,7 +9,7 @@
 //! | how fast does each thread go on as things are | [`numaherd_contention`]: the fixed point of an epoch |
 //! | who holds how much of a shared cache | [`numaherd_contention::shares`]: footprint theory |
 //! | how long does a line wait at a controller or link | [`numaherd_contention::loaded`]: the loaded-latency curve |
-//! | where would Linux put it | `kernel` |
+//! | where would Linux put it, or Xen | `kernel` |
 //! | where are the pages | `memory` |
 //! | what happens when | `engine`: from event to event |
 //! | what does a policy see of it | `world` |
@@ -36,6 +36,7 @@ pub use cost_model::CostModel;
 pub use error::ModelError;
 pub use hardware::Hardware;
 pub use job::{Binding, Completion, Job, Placement, Until, Work};
+pub use kernel::Scheduler;
 pub use micro::{Micro, Outcome};
 pub use numaherd_contention::{Factors, Speed};
 pub use program::{Library, Program};

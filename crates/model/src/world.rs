@@ -25,6 +25,7 @@ use crate::engine::{Engine, PAGE_BYTES, normal};
 use crate::error::ModelError;
 use crate::hardware::Hardware;
 use crate::job::{Binding, Completion, Job, Placement, Until, Work};
+use crate::kernel::Scheduler;
 
 settings! {
     /// How a model runs.
@@ -42,10 +43,14 @@ settings! {
         page_move_ns: f64 = 2000.0, unit: "ns", range: 0.0..=1e9;
         /// Samples of each thread's memory accesses at every wake-up of the pager; DINO 4.2 reads one.
         samples_per_tick: u32 = 1, range: 0.0..=1000.0;
+        /// What runs threads that nobody has placed.
+        scheduler: Scheduler;
         /// Mean time between two times that the thread on a CPU, if it sleeps now and then and
         /// nobody has placed it, wakes up on another CPU drawn from all, and that CPU's thread on its
         /// own; 0: never. Linux before 3.8 knew of no home: it put a waking thread on its waker's CPU
         /// or an idle one, on any node (`select_task_rq_fair`, balancing of newly idle CPUs; recalled).
+        /// Under `xen-credit`, mean time between two times that a vCPU which hardly ever runs wakes up on a CPU:
+        /// if an idle CPU is there, it takes the thread that ran.
         wakes_elsewhere_s: f64 = 0.0, unit: "s", range: 0.0..=1e9;
         /// What two SMT siblings get done together, in what one does alone. 2: each is a core of its own, unless
         /// the machine file says less; Linux counted with 1.15 up to 4.x (`smt_gain`).

@@ -66,7 +66,7 @@ impl Engine {
             _ if allowed.contains(cpu) => cpu,
             _ => {
                 let loads = self.loads();
-                loads.idlest(&allowed, &mut self.random)
+                self.new_place(&loads, &allowed)
             }
         };
         self.move_thread(order.thread, to);

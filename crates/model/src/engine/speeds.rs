@@ -23,6 +23,7 @@ impl Engine {
         }
         self.stale = false;
         let loads = self.balance();
+        self.plan_tick();
         let gangs = self.gangs();
         let mut idle: Vec<f64> = self.threads.values().map(|thread| thread.idle).collect();
         // Waiting for the slowest of a gang asks for no lines: found in a few rounds, from what it was.
@@ -197,25 +198,5 @@ impl Engine {
             }
         }
         gangs.into_values().filter(|gang| gang.len() > 1).collect()
-    }
-
-    /// Lets the kernel move threads that it finds badly balanced; gives the loads.
-    fn balance(&mut self) -> Loads {
-        let mut loads = self.loads();
-        if !loads.is_lopsided() {
-            return loads;
-        }
-        let ids: Vec<ThreadId> = self.threads.keys().copied().collect();
-        for id in ids {
-            let thread = &self.threads[&id];
-            let load = self.phase(thread).busy;
-            let to = loads.pulls(thread.cpu, load, &thread.affinity, &mut self.random);
-            if let Some(to) = to {
-                loads.add(thread.cpu, -load);
-                loads.add(to, load);
-                self.move_thread(id, to);
-            }
-        }
-        loads
     }
 }

@@ -33,7 +33,7 @@ impl Engine {
             };
             let cpu = match &job.binding {
                 Binding::StartOn(cpus) => cpus[thread % cpus.len()],
-                _ => loads.idlest(&mask, &mut self.random),
+                _ => self.new_place(loads, &mask),
             };
             loads.add(cpu, job.program.phases[0].busy);
             cpus.push((cpu, mask, bound));
