@@ -16,7 +16,7 @@ use numaherd_files::FileError;
 use serde::{Deserialize, Serialize};
 
 pub use file::{Tolerance, parse};
-pub use measured::{Measured, changes, list};
+pub use measured::{Measured, changes, jackknife, list};
 pub use record::{CheckedClaim, Measurement, Record};
 
 /// What is wrong with claims, with a record of them, or with what was measured for them.

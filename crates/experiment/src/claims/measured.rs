@@ -51,10 +51,7 @@ impl Measured {
         let known = self.figures.iter().filter_map(|(id, _)| {
             let each = without.iter().map(|one| one.figures_of(id).map(margin));
             let each: Vec<f64> = each.collect::<Option<_>>()?;
-            // The mean's interval is that of as many figures as there are runs; replicates differ by less, by
-            // a factor of the runs but one.
-            let half = Mean::of(&each)?.half? * (each.len() - 1) as f64;
-            Some((id.clone(), half))
+            Some((id.clone(), jackknife(&each)?))
         });
         self.intervals = known.collect();
         self
@@ -102,6 +99,15 @@ impl Measured {
     pub(super) fn detail_of(&self, name: &str) -> Option<&str> {
         self.details.get(name).map(String::as_str)
     }
+}
+
+/// Half of the 95 % confidence interval of a figure, from what it was without each of the runs in turn. Of fewer than
+/// three runs nothing is known.
+pub fn jackknife(without: &[f64]) -> Option<f64> {
+    // The mean's interval is that of as many figures as there are runs; replicates differ by less, by a factor of the
+    // runs but one.
+    let half = Mean::of(without)?.half?;
+    (without.len() > 2).then(|| half * (without.len() - 1) as f64)
 }
 
 /// A figure as it is; of several, which are a ranking's, largest first, the least difference of two neighbours, NaN

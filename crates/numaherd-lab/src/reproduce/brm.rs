@@ -11,8 +11,9 @@
 //! | [`inference`] | §8: candidates that brm infers |
 //! | [`lab`] | Fig 5, 7, 8a, 9 in the lab: `numaherd lab brm` |
 //!
-//! Threads stand for the paper's vCPUs, since a vCPU is a thread to the host. The modelled Linux stands for
-//! Xen's default scheduler.
+//! Threads stand for the paper's vCPUs, since a vCPU is a thread to the host. The model runs them as Xen's credit
+//! scheduler does, as far as that chooses CPUs: in every figure that is compared, 4 vCPUs of 16 (§6), or of 8 (§2.3),
+//! run on 16 CPUs of 8 cores, so that weights and time slices never decide.
 
 pub mod decisions;
 mod factors;
@@ -41,6 +42,7 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
     let mut measured = measured.exact();
     measured.append(effort.with_intervals(|effort| micro::measure(&setup, effort))?);
     measured.append(effort.with_intervals(|effort| workloads::measure(&setup, effort))?);
+    measured.append(workloads::by_waking(&setup, effort)?);
     measured.append(readings::measure(&setup, effort)?);
     measured.append(overhead::measure(&setup)?);
     measured.append(inference::measure(&setup, effort)?);

@@ -50,6 +50,7 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
     let windows = sweep::testbeds(&second);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
     measured.append(effort.with_intervals(|effort| mpi::measure(&testbed, effort))?);
+    measured.append(mpi::by_waking(&testbed, effort)?);
     measured.append(effort.with_intervals(|effort| lamp::measure(&second, effort))?);
     measured.append(effort.with_intervals(|effort| sweep::measure(&second, &windows, effort))?);
     measured.append(where_recorded(sra::measure(traces))?);

@@ -249,6 +249,14 @@ program; no command repeats it.
     text
 }
 
+/// A table for the end of a note, which is an item of a list.
+pub fn table_in_note(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let row = |cells: Vec<String>| format!("    | {} |\n", cells.join(" | "));
+    let head = row(headings.iter().map(|&heading| heading.to_owned()).collect());
+    let rows: String = rows.into_iter().map(row).collect();
+    format!("\n\n{head}    |{}\n{rows}", "---|".repeat(headings.len()))
+}
+
 /// Text within a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use numaherd_experiment::claims::Measured;
+use numaherd_experiment::claims::{Measured, jackknife};
 use numaherd_experiment::statistics::mean;
 use numaherd_experiment::{OnModel, Ran, Trial, World, as_published};
 use numaherd_herd::Herd;
@@ -88,15 +88,40 @@ impl Effort {
         experiment: impl Fn(&Self) -> Result<Measured>,
     ) -> Result<Measured> {
         let measured = experiment(self)?;
-        if self.runs < 3 {
-            return Ok(measured);
-        }
+        Ok(measured.with_replicates(&self.replicates(experiment)?))
+    }
+
+    /// Figures with half of their intervals, as [`Effort::with_intervals`] has them: `3.1 ± 0.4`.
+    ///
+    /// # Errors
+    /// Those of `experiment`.
+    pub fn shown(
+        &self,
+        decimals: usize,
+        experiment: impl Fn(&Self) -> Result<Vec<f64>>,
+    ) -> Result<Vec<String>> {
+        let figures = experiment(self)?;
+        let replicates = self.replicates(experiment)?;
+        let show = |(at, figure): (usize, &f64)| {
+            let without: Vec<f64> = replicates.iter().map(|one| one[at]).collect();
+            let half = jackknife(&without).map(|half| format!(" ± {half:.decimals$}"));
+            format!("{figure:.decimals$}{}", half.unwrap_or_default())
+        };
+        Ok(figures.iter().enumerate().map(show).collect())
+    }
+
+    /// An experiment without each of the runs in turn; not at all where there are fewer than three.
+    fn replicates<T>(&self, experiment: impl Fn(&Self) -> Result<T>) -> Result<Vec<T>> {
+        let seeds = if self.runs < 3 {
+            Vec::new()
+        } else {
+            self.seeds()
+        };
         let left_out = |seed| {
             let without = Some(seed);
             experiment(&Self { without, ..*self })
         };
-        let replicates = self.seeds().into_iter().map(left_out);
-        Ok(measured.with_replicates(&replicates.collect::<Result<Vec<_>>>()?))
+        seeds.into_iter().map(left_out).collect()
     }
 
     /// A part of the hour.

@@ -26,8 +26,8 @@ use rayon::prelude::*;
 
 use super::micro::{COMBINED_MIB, MIB, SHARED};
 use super::readings::READINGS;
-use super::setup::{BRM, IN_TURN, Memory, Setup, Sizes};
-use crate::reproduce::testbed::{Effort, Workload, increase};
+use super::setup::{BRM, IN_TURN, Memory, Setup, Sizes, on_xen};
+use crate::reproduce::testbed::{Effort, increase};
 
 /// Threads of the micro-benchmark, each with a core of its own on either node.
 const THREADS: usize = 4;
@@ -198,7 +198,7 @@ fn watch(
     seed: u64,
     layouts: &Layouts,
 ) -> Result<(f64, Run)> {
-    let workload = Workload::new(vec![job.clone()], Until::Completions(1));
+    let workload = on_xen(vec![job.clone()], Until::Completions(1));
     let topology = setup.testbed.hardware.topology();
     let mut run = Run::default();
     let watcher = |record: &Record| match record {

@@ -15,9 +15,9 @@ use numaherd_policy::Settings;
 use numaherd_policy::candidates::{Accuracy, Candidates};
 use numaherd_world::Tag;
 
-use super::setup::{BRM, Memory, Setup};
+use super::setup::{BRM, Memory, Setup, on_xen};
 use super::workloads::{SINGLE, binding_matters, program};
-use crate::reproduce::testbed::{Effort, Workload};
+use crate::reproduce::testbed::Effort;
 
 /// Programs that run together: one parallel program and four programs of one thread, so that eight threads
 /// fill the machine.
@@ -79,7 +79,7 @@ fn jobs(setup: &Setup, (parallel, single): &(&'static str, [&'static str; 4])) -
 fn watch(setup: &Setup, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Result<()> {
     let settings = Settings::parse("[brm]\ncandidates = \"inferred\"")?;
     let until = Until::Time(Duration::from_secs(SECONDS));
-    let workload = Workload::new(jobs.to_vec(), until);
+    let workload = on_xen(jobs.to_vec(), until);
     let testbed = setup.testbed.with(|policies| *policies = settings.clone());
     let mut judge = Candidates::new(&settings);
     testbed.watch(BRM, &workload, seed, |record| {

@@ -14,8 +14,9 @@ use numaherd_experiment::statistics::{largest, mean, smallest};
 use numaherd_model::Job;
 use numaherd_model::program::{Curve, Program};
 
-use super::runs::{Compared, Runs, pace};
-use crate::reproduce::testbed::{Effort, Testbed, Workload, program};
+use super::runs::{Compared, Runs, pace, waking_elsewhere};
+use crate::reproduce::page::table_in_note;
+use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, program};
 
 /// The eleven jobs.
 const JOBS: [&str; 11] = [
@@ -44,6 +45,9 @@ const IN_TABLE: [&str; 5] = [
 const RANKS: usize = 16;
 /// How far the lines of the first and the last rank are from the mean, as a share of it: our choice.
 const UNEVEN: f64 = 0.15;
+/// Seconds after which a rank wakes elsewhere, for the gain as a function of them; 0 is never. The paper's figures are
+/// compared at 60, our choice.
+const WAKES_ELSEWHERE_S: [f64; 6] = [1.0, 5.0, 15.0, 60.0, 300.0, 0.0];
 /// Part of an hour for which a job is observed.
 const OF_AN_HOUR: f64 = 1.0 / 15.0;
 
@@ -155,6 +159,50 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         let moves = IN_TABLE.iter().zip(figures.moves.iter());
         measured.detail(format!("{name}-mpi-moves"), list(moves, 0));
     }
+    Ok(measured)
+}
+
+/// What DINO gains on the jobs, by the time after which a rank wakes elsewhere: whether it gains hangs on that alone.
+pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
+    let row = |seconds: f64| -> Result<Vec<String>> {
+        let figures = |effort: &Effort| -> Result<Vec<f64>> {
+            let (mut gains, mut worst) = (Vec::new(), Vec::new());
+            for name in JOBS {
+                let workload = waking_elsewhere(&workload(name, effort)?, seconds);
+                let under = |policy| Runs::as_it_is(testbed, policy, &workload, &pace, effort);
+                let (kernel, dino) = (under(KERNEL)?, under("dino")?);
+                gains.push(dino.improvements(&kernel)[0]);
+                worst.push(dino.worst_improvements(&kernel)[0]);
+            }
+            Ok(vec![
+                smallest(&gains),
+                mean(&gains),
+                largest(&gains),
+                smallest(&worst),
+            ])
+        };
+        let name = match seconds {
+            0.0 => "never".to_owned(),
+            seconds => format!("{seconds} s"),
+        };
+        Ok([name]
+            .into_iter()
+            .chain(effort.shown(1, figures)?)
+            .collect())
+    };
+    let rows = WAKES_ELSEWHERE_S
+        .into_iter()
+        .map(row)
+        .collect::<Result<Vec<_>>>()?;
+    let headings = [
+        "a rank wakes elsewhere after",
+        "smallest",
+        "mean",
+        "largest",
+        "smallest, of the longest times",
+    ];
+    let mut measured = Measured::new();
+    measured.detail("dino-mpi-by-waking", table_in_note(&headings, rows));
     Ok(measured)
 }
 

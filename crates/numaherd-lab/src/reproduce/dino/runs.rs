@@ -16,8 +16,13 @@ const WAKES_ELSEWHERE_S: f64 = 60.0;
 
 /// The workload on that Linux.
 pub(super) fn on_old_linux(workload: &Workload) -> Workload {
+    waking_elsewhere(workload, WAKES_ELSEWHERE_S)
+}
+
+/// The workload on a Linux that wakes threads elsewhere after that many seconds; 0: never.
+pub(super) fn waking_elsewhere(workload: &Workload, seconds: f64) -> Workload {
     let mut workload = workload.clone();
-    workload.options.wakes_elsewhere_s = WAKES_ELSEWHERE_S;
+    workload.options.wakes_elsewhere_s = seconds;
     workload
 }
 
@@ -40,7 +45,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Runs a workload as often as the effort says.
+    /// Runs a workload on the paper's Linux as often as the effort says.
     pub(super) fn of(
         testbed: &Testbed,
         policy: &str,
@@ -48,8 +53,18 @@ impl Runs {
         time: Time<'_>,
         effort: &Effort,
     ) -> Result<Self> {
-        let workload = on_old_linux(workload);
-        let ran = testbed.runs(policy, &workload, &effort.seeds())?;
+        Self::as_it_is(testbed, policy, &on_old_linux(workload), time, effort)
+    }
+
+    /// The same on the Linux of the workload's own options.
+    pub(super) fn as_it_is(
+        testbed: &Testbed,
+        policy: &str,
+        workload: &Workload,
+        time: Time<'_>,
+        effort: &Effort,
+    ) -> Result<Self> {
+        let ran = testbed.runs(policy, workload, &effort.seeds())?;
         let jobs = 0..workload.jobs.len();
         let times = jobs.clone().map(|job| {
             let of_run = |one| {
