@@ -328,6 +328,15 @@ mod tests {
     }
 
     #[test]
+    fn a_table_in_a_note_is_within_its_item() {
+        let rows = [vec!["1 s".to_owned(), "2 ± 3".to_owned()]];
+        assert_eq!(
+            table_in_note(&["after", "gain"], rows),
+            "\n\n    | after | gain |\n    |---|---|\n    | 1 s | 2 ± 3 |\n"
+        );
+    }
+
+    #[test]
     fn figures_have_three_digits() {
         let shown = [
             1234.5, 123.45, 12.345, 1.2345, 0.012_345, -0.000_01, 0.0, 10.0,

@@ -17,7 +17,9 @@ use rayon::prelude::*;
 
 use super::setup::{BRM, Memory, Setup, on_xen};
 use crate::reproduce::page::table_in_note;
-use crate::reproduce::testbed::{self, Effort, KERNEL, Workload, improvement, increase};
+use crate::reproduce::testbed::{
+    self, Effort, KERNEL, Workload, improvement, increase, of_runs, shown,
+};
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
 /// as the text gives it: `lu` first, `ep` and `mg` last. `ua` has no profile; the paper leaves out `is`.
@@ -146,24 +148,30 @@ pub(super) fn all(effort: &Effort) -> Result<Vec<(String, Workload)>> {
 /// whichever node. Candidates of brm are not stolen here.
 pub(super) fn by_waking(setup: &Setup, effort: &Effort) -> Result<Measured> {
     let row = |seconds: f64| -> Result<Vec<String>> {
-        let figures = |effort: &Effort| -> Result<Vec<f64>> {
-            let (mut gains, mut deviations) = (Vec::new(), Vec::new());
-            for name in names() {
-                let jobs = jobs(name, Memory::Wide)?;
-                let alone = alone(setup, &jobs, name)?;
-                let mut workload = on_xen(jobs, Until::Completions(1));
-                let brm = setup.times(BRM, &workload, &alone, &effort.seeds())?;
-                workload.options.wakes_elsewhere_s = seconds;
-                let xen = setup.times(KERNEL, &workload, &alone, &effort.seeds())?;
-                gains.push(improvement(xen.mean(), brm.mean()));
-                deviations.push(xen.deviation_percent());
-            }
-            Ok(vec![
+        let times = |name| -> Result<[Sample; 2]> {
+            let jobs = jobs(name, Memory::Wide)?;
+            let alone = alone(setup, &jobs, name)?;
+            let mut workload = on_xen(jobs, Until::Completions(1));
+            let brm = setup.times(BRM, &workload, &alone, &effort.seeds())?;
+            workload.options.wakes_elsewhere_s = seconds;
+            let xen = setup.times(KERNEL, &workload, &alone, &effort.seeds())?;
+            Ok([xen, brm])
+        };
+        let times: Vec<[Sample; 2]> = names().map(times).collect::<Result<_>>()?;
+        let figures = |runs: &[usize]| {
+            let each = |figure: fn(&Sample, &Sample) -> f64| -> Vec<f64> {
+                let of =
+                    |[xen, brm]: &[Sample; 2]| figure(&of_runs(xen, runs), &of_runs(brm, runs));
+                times.iter().map(of).collect()
+            };
+            let gains = each(|xen, brm| improvement(xen.mean(), brm.mean()));
+            let deviations = each(|xen, _| xen.deviation_percent());
+            vec![
                 mean(&gains),
                 largest(&gains),
                 mean(&deviations),
                 largest(&deviations),
-            ])
+            ]
         };
         let name = match seconds {
             0.0 => "never".to_owned(),
@@ -171,7 +179,7 @@ pub(super) fn by_waking(setup: &Setup, effort: &Effort) -> Result<Measured> {
         };
         Ok([name]
             .into_iter()
-            .chain(effort.shown(1, figures)?)
+            .chain(shown(1, effort.seeds().len(), figures))
             .collect())
     };
     let rows = WAKES_S.into_iter().map(row).collect::<Result<Vec<_>>>()?;

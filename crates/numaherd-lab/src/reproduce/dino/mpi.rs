@@ -10,13 +10,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use numaherd_experiment::claims::{Measured, changes, list};
-use numaherd_experiment::statistics::{largest, mean, smallest};
+use numaherd_experiment::statistics::{Sample, largest, mean, smallest};
 use numaherd_model::Job;
 use numaherd_model::program::{Curve, Program};
 
 use super::runs::{Compared, Runs, pace, waking_elsewhere};
 use crate::reproduce::page::table_in_note;
-use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, program};
+use crate::reproduce::testbed::{
+    Effort, KERNEL, Testbed, Workload, improvement, of_runs, program, shown,
+};
 
 /// The eleven jobs.
 const JOBS: [&str; 11] = [
@@ -165,21 +167,31 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
 /// What DINO gains on the jobs, by the time after which a rank wakes elsewhere: whether it gains hangs on that alone.
 pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let row = |seconds: f64| -> Result<Vec<String>> {
-        let figures = |effort: &Effort| -> Result<Vec<f64>> {
-            let (mut gains, mut worst) = (Vec::new(), Vec::new());
-            for name in JOBS {
-                let workload = waking_elsewhere(&workload(name, effort)?, seconds);
-                let under = |policy| Runs::as_it_is(testbed, policy, &workload, &pace, effort);
-                let (kernel, dino) = (under(KERNEL)?, under("dino")?);
-                gains.push(dino.improvements(&kernel)[0]);
-                worst.push(dino.worst_improvements(&kernel)[0]);
-            }
-            Ok(vec![
-                smallest(&gains),
-                mean(&gains),
-                largest(&gains),
+        // Of each job's first rank, whose times are those of all ranks.
+        let times = |name: &&str| -> Result<[Sample; 2]> {
+            let workload = waking_elsewhere(&workload(name, effort)?, seconds);
+            let under = |policy| -> Result<Sample> {
+                let runs = Runs::as_it_is(testbed, policy, &workload, &pace, effort)?;
+                Ok(runs.times[0].clone())
+            };
+            Ok([under(KERNEL)?, under("dino")?])
+        };
+        let times: Vec<[Sample; 2]> = JOBS.iter().map(times).collect::<Result<_>>()?;
+        let figures = |runs: &[usize]| {
+            let gains = |of: fn(&Sample) -> f64| -> Vec<f64> {
+                let gain = |pair: &[Sample; 2]| {
+                    let [kernel, dino] = pair.each_ref().map(|times| of(&of_runs(times, runs)));
+                    improvement(kernel, dino)
+                };
+                times.iter().map(gain).collect()
+            };
+            let (each, worst) = (gains(Sample::mean), gains(Sample::largest));
+            vec![
+                smallest(&each),
+                mean(&each),
+                largest(&each),
                 smallest(&worst),
-            ])
+            ]
         };
         let name = match seconds {
             0.0 => "never".to_owned(),
@@ -187,7 +199,7 @@ pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> 
         };
         Ok([name]
             .into_iter()
-            .chain(effort.shown(1, figures)?)
+            .chain(shown(1, effort.seeds().len(), figures))
             .collect())
     };
     let rows = WAKES_ELSEWHERE_S
@@ -202,7 +214,9 @@ pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> 
         "smallest, of the longest times",
     ];
     let mut measured = Measured::new();
-    measured.detail("dino-mpi-by-waking", table_in_note(&headings, rows));
+    let table = table_in_note(&headings, rows);
+    let text = format!(". Over the eleven jobs, by that time, in %:{table}");
+    measured.detail("dino-mpi-by-waking", text);
     Ok(measured)
 }
 

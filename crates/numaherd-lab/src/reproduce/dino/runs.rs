@@ -39,7 +39,7 @@ pub(super) fn pace(ran: &Ran, job: usize) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Runs {
     /// Times over the runs, by job.
-    times: Vec<Sample>,
+    pub(super) times: Vec<Sample>,
     /// Moves of a job's process between memory domains per hour, by job; mean over the runs.
     pub(super) moves: Vec<f64>,
 }
