@@ -47,6 +47,20 @@ pub struct Line {
     pub seen: Seen,
 }
 
+/// A finding without stack, and without where its programs lie.
+fn brief(finding: &str) -> String {
+    let said = finding.split("; stack backtrace").next();
+    let word = |word: &str| match word
+        .strip_prefix("\"/")
+        .and_then(|path| path.rsplit_once('/'))
+    {
+        Some((_, name)) => format!("\"{name}"),
+        None => word.to_owned(),
+    };
+    let words: Vec<String> = said.unwrap_or_default().split(' ').map(word).collect();
+    words.join(" ")
+}
+
 impl Record {
     /// The one that a file holds, or a new one.
     ///
@@ -180,7 +194,7 @@ impl Record {
                 let _ = writeln!(text, "* {name}: {} skipped: {why}", line.skipped);
             }
             for finding in line.seen.findings.iter().take(SHOWN) {
-                let _ = writeln!(text, "* {name}, {finding}");
+                let _ = writeln!(text, "* {name}, {}", brief(finding));
             }
             if line.seen.findings.len() > SHOWN {
                 let _ = writeln!(text, "* {name}: {} more", line.seen.findings.len() - SHOWN);
