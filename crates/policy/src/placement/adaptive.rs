@@ -17,7 +17,7 @@
 //!    more than a quarter of that; it would have been as much on average over the last looks, back to 10 s, since its memory
 //!    last moved, and more than the standard error of that: what suits threads in one phase may cost them more in the next; the
 //!    kernel is not about to move a thread from a domain that is short of cores to one that is not; over the time that its
-//!    threads have been seen that would pay for the moves, there and back, as long as moving pages has taken here; and every process that it touches has credit for its cost. Where it has too little,
+//!    threads have been seen, it would have paid for moves there and back, at what moving pages has taken on this machine; and every process that it touches has credit for its cost. Where it has too little,
 //!    and its threads stay where they are, a part of its memory that the credit pays for follows first, and once that has
 //!    gained, the next; otherwise its
 //!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
