@@ -504,11 +504,10 @@ impl<'w> Running<'w> {
         for news in news {
             match news {
                 News::Shared(found) => add_sharing(&mut self.shared, found),
-                News::Ended(_) => {
-                    self.paging = PagingPlace::Over;
-                    self.record.heard(news);
-                }
-                News::Tick { .. } | News::LeftBehind { .. } => {
+                news => {
+                    if let News::Ended(_) = news {
+                        self.paging = PagingPlace::Over;
+                    }
                     self.placements.moved(news.outcomes());
                     self.record.heard(news);
                 }

@@ -107,7 +107,7 @@ impl Effort {
 
 /// Figures of so many runs with half of their 95 % intervals, as [`Effort::with_intervals`] has them: `3.1 ± 0.4`.
 /// `figures` gives them for runs by their place.
-pub fn shown(decimals: usize, runs: usize, figures: impl Fn(&[usize]) -> Vec<f64>) -> Vec<String> {
+fn shown(decimals: usize, runs: usize, figures: impl Fn(&[usize]) -> Vec<f64>) -> Vec<String> {
     let all: Vec<usize> = (0..runs).collect();
     let without = |left_out| {
         let others = all.iter().copied().filter(|&run| run != left_out);
@@ -123,6 +123,21 @@ pub fn shown(decimals: usize, runs: usize, figures: impl Fn(&[usize]) -> Vec<f64
         format!("{figure:.decimals$}{}", half.unwrap_or_default())
     };
     figures(&all).into_iter().enumerate().map(show).collect()
+}
+
+/// A row of a table by how many seconds pass before something happens, 0 for never: that time, and the figures of the
+/// effort's runs as [`shown`] gives them.
+pub fn row_after(
+    seconds: f64,
+    effort: &Effort,
+    figures: impl Fn(&[usize]) -> Vec<f64>,
+) -> Vec<String> {
+    let name = match seconds {
+        0.0 => "never".to_owned(),
+        seconds => format!("{seconds} s"),
+    };
+    let shown = shown(1, effort.seeds().len(), figures);
+    [name].into_iter().chain(shown).collect()
 }
 
 /// A sample of these runs alone.

@@ -95,6 +95,7 @@ const IS_USED: u64 = 2;
 const PART: u64 = 8;
 /// The most blocks that are ordered in one interval (chosen here).
 const MOST_BLOCKS: usize = 64;
+
 /// See the top of this file.
 #[derive(Debug)]
 pub struct Tiered {

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::setup::{BRM, Memory, Setup, on_xen};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{
-    self, Effort, KERNEL, Workload, improvement, increase, of_runs, shown,
+    self, Effort, KERNEL, Workload, improvement, increase, of_runs, row_after,
 };
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
@@ -173,14 +173,7 @@ pub(super) fn by_waking(setup: &Setup, effort: &Effort) -> Result<Measured> {
                 largest(&deviations),
             ]
         };
-        let name = match seconds {
-            0.0 => "never".to_owned(),
-            seconds => format!("{seconds} s"),
-        };
-        Ok([name]
-            .into_iter()
-            .chain(shown(1, effort.seeds().len(), figures))
-            .collect())
+        Ok(row_after(seconds, effort, figures))
     };
     let rows = WAKES_S.into_iter().map(row).collect::<Result<Vec<_>>>()?;
     let headings = [

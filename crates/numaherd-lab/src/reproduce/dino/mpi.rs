@@ -17,7 +17,7 @@ use numaherd_model::program::{Curve, Program};
 use super::runs::{Compared, Runs, pace, waking_elsewhere};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{
-    Effort, KERNEL, Testbed, Workload, improvement, of_runs, program, shown,
+    Effort, KERNEL, Testbed, Workload, improvement, of_runs, program, row_after,
 };
 
 /// The eleven jobs.
@@ -164,7 +164,7 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     Ok(measured)
 }
 
-/// What DINO gains on the jobs, by the time after which a rank wakes elsewhere: whether it gains hangs on that alone.
+/// What DINO gains on the jobs, by the time after which a rank wakes elsewhere: if none ever does, nothing is gained.
 pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let row = |seconds: f64| -> Result<Vec<String>> {
         // Of each job's first rank, whose times are those of all ranks.
@@ -193,14 +193,7 @@ pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> 
                 smallest(&worst),
             ]
         };
-        let name = match seconds {
-            0.0 => "never".to_owned(),
-            seconds => format!("{seconds} s"),
-        };
-        Ok([name]
-            .into_iter()
-            .chain(shown(1, effort.seeds().len(), figures))
-            .collect())
+        Ok(row_after(seconds, effort, figures))
     };
     let rows = WAKES_ELSEWHERE_S
         .into_iter()
