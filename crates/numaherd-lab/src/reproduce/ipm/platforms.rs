@@ -91,6 +91,12 @@ impl Board {
         changes(self.each(policy, figure), 1)
     }
 
+    /// The share of pages that are on their right node under the operating system alone, in percent, for a note.
+    fn right(&self) -> String {
+        let right = self.system.iter().map(|played| played.right);
+        format!("{:.0}", mean(right))
+    }
+
     /// The change of the mean time under oracle, for a note.
     fn oracle(&self) -> String {
         format!("{:+.1}", self.mean("oracle", time))
@@ -124,6 +130,7 @@ fn simics(setup: &Setup<'_>) -> Result<Measured> {
     let of_cg = board.of("cg", "oracle", time);
     measured.detail("simics-cg-oracle", format!("{of_cg:+.1}"));
     measured.detail("simics-oracle", board.oracle());
+    measured.detail("simics-right", board.right());
     measured.detail("simics-time", board.listed("ipm", time));
     let of_traffic = board.mean("oracle", traffic);
     measured.detail("simics-oracle-traffic", format!("{of_traffic:+.1}"));
@@ -177,6 +184,7 @@ fn itanium(setup: &Setup<'_>) -> Result<Measured> {
     measured.figure("fig8-migrations", times_more);
     let means = policies.iter().map(|policy| (policy, mean_time(policy)));
     measured.detail("itanium-means", changes(means, 1));
+    measured.detail("itanium-right", board.right());
     measured.detail("itanium-time", board.listed("ipm", time));
     measured.detail("itanium-oracle-time", board.listed("oracle", time));
     Ok(measured)
@@ -197,6 +205,7 @@ fn xeons(setup: &Setup<'_>) -> Result<Measured> {
         let random = board.mean("random-mapping", time);
         measured.order(format!("fig9-random-{name}"), [random, mean_time]);
         measured.detail(format!("{name}-oracle"), board.oracle());
+        measured.detail(format!("{name}-right"), board.right());
         measured.detail(format!("{name}-time"), board.listed("ipm", time));
     }
     measured.figure("fig9-sp-misses", large.of("sp", "ipm", misses));
