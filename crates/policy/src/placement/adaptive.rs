@@ -56,8 +56,9 @@
 //! rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go there, if
 //! another domain has some.
 //!
-//! When: 50 ms after the start and after threads have become busy, then after twice as long each time, up to the
-//! loop's own cadence; and after it acted, as soon as that can be judged.
+//! When: 50 ms after the start and after threads have become busy, then after twice as long each time, or four times
+//! where what is counted shows that nothing is to be gained, up to the loop's own cadence; and after it acted, as soon
+//! as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed here.
@@ -124,6 +125,11 @@ const CALM_LOOKS: u32 = 3;
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
+
+/// The time from a look to the next: after so many looks since a thread became busy.
+fn after(looks: u32) -> Duration {
+    FIRST_LOOK * 2u32.pow(looks.min(MOST_DOUBLED))
+}
 
 /// See the top of this file.
 pub struct Adaptive {
@@ -193,8 +199,18 @@ impl Adaptive {
             true => 0,
             false => self.looks.saturating_add(1),
         };
-        self.next = FIRST_LOOK * 2u32.pow(self.looks.min(MOST_DOUBLED));
+        self.next = after(self.looks);
         self.busy = busy;
+    }
+
+    /// Looks again after twice as long as else: what is counted shows that nothing is to be gained, and a look takes CPU
+    /// time that the threads may want.
+    fn look_less(&mut self, picture: &Picture) -> Vec<Seat> {
+        if picture.from != Basis::Residency {
+            self.looks = self.looks.saturating_add(1);
+            self.next = after(self.looks);
+        }
+        Vec::new()
     }
 
     /// Lets threads go that could suffer nowhere any more, and those that wait for CPUs where nothing shows whether they
@@ -414,7 +430,7 @@ impl Adaptive {
                 .searched(&picture.lost_now(), &picture.lost_now());
         }
         if lost_now < least || self.fruitless.is_some_and(as_before) {
-            return Vec::new();
+            return self.look_less(picture);
         }
         let by_residency = picture.from == Basis::Residency;
         let layouts = match by_residency {
@@ -446,7 +462,7 @@ impl Adaptive {
             .any(|(lost, then)| then - lost > least / 4.0);
         if gain < least || loses {
             self.fruitless = Some((lost_now, stage.snapshot.time_ns));
-            return Vec::new();
+            return self.look_less(picture);
         }
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);

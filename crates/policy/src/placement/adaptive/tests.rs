@@ -1,5 +1,6 @@
 mod dealt;
 mod home;
+mod looks;
 mod phases;
 mod portions;
 mod uncounted;
