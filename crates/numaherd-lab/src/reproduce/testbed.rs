@@ -4,7 +4,7 @@
 //! Policies act as they were published ([`numaherd_experiment::Settings::as_published`]): nothing limits or undoes what they decide.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -147,21 +147,20 @@ pub fn of_runs(sample: &Sample, runs: &[usize]) -> Sample {
 
 /// Results by what was run, so that a run that several experiments need happens once.
 #[derive(Debug)]
-pub struct Memo<T>(Mutex<HashMap<String, Arc<T>>>);
+pub struct Memo<K, T>(Mutex<HashMap<K, Arc<T>>>);
 
-impl<T> Default for Memo<T> {
+impl<K, T> Default for Memo<K, T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Memo<T> {
+impl<K: Eq + Hash, T> Memo<K, T> {
     /// The result for a key, computed if it is new. Two threads that ask at the same time may both compute it.
     ///
     /// # Errors
     /// Those of `compute`.
-    pub fn get(&self, key: &impl Debug, compute: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        let key = format!("{key:?}");
+    pub fn get(&self, key: K, compute: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = known().get(&key) {
             return Ok(result.clone());
@@ -211,7 +210,8 @@ pub struct Testbed {
     pub hardware: Hardware,
     /// The policies' settings.
     pub policies: Settings,
-    runs: Memo<Ran>,
+    /// By policy and workload, as text, and by seed.
+    runs: Memo<(Arc<str>, u64), Ran>,
 }
 
 impl Testbed {
@@ -250,7 +250,18 @@ impl Testbed {
     /// # Errors
     /// The policy is unknown, or the jobs cannot run.
     pub fn run(&self, policy: &str, workload: &Workload, seed: u64) -> Result<Arc<Ran>> {
-        self.runs.get(&(policy, workload, seed), || {
+        let mut runs = self.runs(policy, workload, &[seed])?;
+        Ok(runs.remove(0))
+    }
+
+    fn run_once(
+        &self,
+        policy: &str,
+        workload: &Workload,
+        key: (Arc<str>, u64),
+    ) -> Result<Arc<Ran>> {
+        let seed = key.1;
+        self.runs.get(key, || {
             let settings = numaherd_experiment::Settings {
                 policies: self.policies.clone(),
                 model: workload.options,
@@ -305,9 +316,11 @@ impl Testbed {
     /// # Errors
     /// As [`Testbed::run`].
     pub fn runs(&self, policy: &str, workload: &Workload, seeds: &[u64]) -> Result<Vec<Arc<Ran>>> {
+        // Once for all seeds: the curves of a workload's programs are long to write.
+        let what: Arc<str> = format!("{:?}", (policy, workload)).into();
         let seeds = seeds.par_iter();
         seeds
-            .map(|&seed| self.run(policy, workload, seed))
+            .map(|&seed| self.run_once(policy, workload, (what.clone(), seed)))
             .collect()
     }
 

@@ -252,8 +252,10 @@ impl Played {
 /// Traces, and what was computed from them; shared by all [`Setup`]s.
 pub struct Plays<'a> {
     traces: &'a Traces,
-    analysed: Memo<Analysis>,
-    played: Memo<(Played, SetUp)>,
+    /// By recording, bytes of a page, and whether its set-up is left out.
+    analysed: Memo<(&'static Kernel, u64, bool), Analysis>,
+    /// By run, as text, and by seed.
+    played: Memo<(String, u64), (Played, SetUp)>,
 }
 
 impl<'a> Plays<'a> {
@@ -267,7 +269,8 @@ impl<'a> Plays<'a> {
     }
 
     fn play(&self, run: &Run, seed: u64) -> Result<Arc<(Played, SetUp)>> {
-        self.played.get(&(run, seed), || self.play_anew(run, seed))
+        let key = (format!("{run:?}"), seed);
+        self.played.get(key, || self.play_anew(run, seed))
     }
 
     fn play_anew(&self, run: &Run, seed: u64) -> Result<(Played, SetUp)> {
@@ -276,7 +279,7 @@ impl<'a> Plays<'a> {
         let analysis = |set_up: &SetUp| {
             let page_bytes = run.hardware.page_bytes();
             let key = (run.kernel, page_bytes, is_measured_again);
-            self.analysed.get(&key, || {
+            self.analysed.get(key, || {
                 Ok(match is_measured_again {
                     true => Analysis::after(&trace, page_bytes, set_up)?,
                     false => Analysis::of(&trace, page_bytes)?,
