@@ -56,9 +56,9 @@
 //! rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go there, if
 //! another domain has some.
 //!
-//! When: 50 ms after the start and after threads have become busy, then after twice as long each time, or four times
-//! where what is counted shows that nothing is to be gained, up to the loop's own cadence; and after it acted, as soon
-//! as that can be judged.
+//! When: 50 ms after the start, and after a look at which half of the busy threads have never been busy before; then
+//! after twice as long each time, or four times where what is counted shows that nothing is to be gained, up to the
+//! loop's own cadence; and after it acted, as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed here.
@@ -108,7 +108,7 @@ use uncounted::Uncounted;
 
 /// The very first look: nothing is counted of a thread before it has been seen once.
 const TO_ATTACH: Duration = Duration::from_millis(1);
-/// The next look, and one after threads became busy.
+/// The next look, and one after many threads became busy.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// How often the time between looks doubles; the loop's own cadence ends it long before.
 const MOST_DOUBLED: u32 = 16;
@@ -126,7 +126,7 @@ const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
 
-/// The time from a look to the next: after so many looks since a thread became busy.
+/// The time from a look to the next: after so many looks since many threads became busy.
 fn after(looks: u32) -> Duration {
     FIRST_LOOK * 2u32.pow(looks.min(MOST_DOUBLED))
 }
@@ -150,9 +150,10 @@ pub struct Adaptive {
     next: Duration,
     /// What was lost when a search found nothing to gain, and when, in ns.
     fruitless: Option<(f64, u64)>,
-    /// Looks since a thread became busy.
+    /// Looks since many threads became busy.
     looks: u32,
-    busy: Vec<ThreadId>,
+    /// Threads that have been busy.
+    busy: PerThread<bool>,
     /// Processes whose memory followed its threads to several nodes: what is private is there since.
     told: BTreeSet<ProcessId>,
     /// Of processes of whose memory a part has followed: to which node (place), and how many portions.
@@ -181,7 +182,7 @@ impl Adaptive {
             next: TO_ATTACH,
             fruitless: None,
             looks: 0,
-            busy: Vec::new(),
+            busy: PerThread::default(),
             told: BTreeSet::new(),
             followed: BTreeMap::new(),
             uncounted: Uncounted::default(),
@@ -191,16 +192,16 @@ impl Adaptive {
         }
     }
 
-    /// When to look again: soon after threads became busy, then less and less often.
-    fn schedule(&mut self, picture: &Picture) {
-        let busy: Vec<ThreadId> = picture.threads.iter().map(|load| load.id).collect();
-        let is_new = |thread: &ThreadId| self.busy.binary_search(thread).is_err();
-        self.looks = match busy != self.busy && busy.iter().any(is_new) {
+    /// When to look again: soon after many threads became busy for the first time, then less and less often.
+    fn schedule(&mut self, stage: &Stage<'_>, picture: &Picture) {
+        let busy = self.busy.line_up(&stage.snapshot.threads);
+        let is_new = |load: &&Load| !std::mem::replace(&mut busy[load.at], true);
+        let new = picture.threads.iter().filter(is_new).count();
+        self.looks = match new > 0 && new * 2 >= picture.threads.len() {
             true => 0,
             false => self.looks.saturating_add(1),
         };
         self.next = after(self.looks);
-        self.busy = busy;
     }
 
     /// Looks again after twice as long as else: what is counted shows that nothing is to be gained, and a look takes CPU
@@ -387,7 +388,7 @@ impl Adaptive {
         random: &mut Random,
     ) -> Vec<Seat> {
         self.letting_go = self.let_go.drain(..).collect();
-        self.schedule(picture);
+        self.schedule(stage, picture);
         self.accrue(stage, picture);
         self.release(stage, picture);
         let judged = self.judge(stage, picture);
