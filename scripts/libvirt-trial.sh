@@ -3,17 +3,18 @@
 # It is meant for the lab's guest of four nodes, where memory really moves and counters count; it writes to /etc/libvirt
 # and starts libvirtds, so it runs nowhere else:
 #
-#   sudo apt install --no-install-recommends libvirt-daemon-system libvirt-clients qemu-system-x86
-#   numaherd lab run --limit 30m -- scripts/libvirt-trial.sh [PROGRAMS]
+#   sudo apt install --no-install-recommends libvirt-daemon-system libvirt-clients qemu-system-x86 numad numactl binutils
+#   scripts/build.sh
+#   target/release/numaherd lab run --limit 30m -- scripts/libvirt-trial.sh
 #
-# PROGRAMS is the folder of numaherd and menagerie; default target/release. STEPS: which of the steps below (all).
+# STEPS: which of the steps below (all).
 #
 # Virtual machines are emulated (no KVM in the guest): each has one vCPU, whose boot sector reads 16 MiB here and there for
 # ever and counts its reads, and memory that is there from the start. The hardware model is on while figures are taken;
 # libvirt's own work is done in real time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-programs=$(realpath "${1:-${PROGRAMS:-target/release}}")
+programs=$PWD/target/release
 steps=${STEPS:-answers auto numad herd restart hook midmove migrate}
 
 die() {
@@ -21,10 +22,10 @@ die() {
     exit 1
 }
 [ "$(uname -n)" = lab ] || die "it changes libvirt's configuration: run it in the lab's guest, numaherd lab run -- $0"
-for tool in libvirtd virsh qemu-system-x86_64 as; do
-    PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null || die "$tool is missing: apt install libvirt-daemon-system binutils"
+export PATH=$programs:$PWD/target/x86_64-unknown-linux-gnu/release:$PATH:/usr/sbin
+for tool in libvirtd virsh qemu-system-x86_64 numad numactl as numaherd menagerie; do
+    command -v "$tool" >/dev/null || die "$tool is missing: see the head of this script"
 done
-export PATH=$programs:$PATH:/usr/sbin
 export LIBVIRT_DEFAULT_URI=qemu:///system
 
 head_of() { printf '\n== %s\n' "$*"; }
@@ -33,12 +34,12 @@ typed() {
     "$@"
 }
 until_true() {
-    for _ in $(seq 600); do
+    for _ in $(seq 3000); do
         if "$@" >/dev/null 2>&1; then return; fi
         sleep 0.1
     done
     tail -n 20 /tmp/libvirtd*.log >&2 || true
-    die "waited for a minute: $*"
+    die "waited for five minutes: $*"
 }
 # The hardware model, with its counters and its time. A guest in real time (`lab run --real-time`) has none.
 modelled() { [ ! -e /sys/module/lab_pmu/parameters/gate ] || echo "$1" >/sys/module/lab_pmu/parameters/gate; }
@@ -157,20 +158,32 @@ where() {
 }
 # What a machine's vCPU has read, in thousands.
 reads() { virsh qemu-monitor-command "$1" --hmp 'xp /1uw 0x8000' | tr -d '\r' | sed -n 's/.*: *//p' | head -n 1; }
-# Shows machines once a second: where they are, and what they read in it.
-watch_them() { # watch_them TIMES NAME...
-    local name now at
+# Whether this percentage of a process's pages is on other nodes than the one that was overloaded last.
+has_left() { # has_left PID PERCENTAGE
+    awk -v least="$2" -v node="N$overloaded" \
+        '{ for (i = 2; i <= NF; i++) if ($i ~ /^N[0-9]+=/) { split($i, p, "="); all += p[2]; if (p[1] != node) left += p[2] } }
+        END { exit left * 100 < all * least }' "/proc/$1/numa_maps"
+}
+# Shows machines every so many seconds: where they are, and what they read in each; until once after the memory of all has
+# left its node, and at most so many times.
+watch_them() { # watch_them SECONDS TIMES NAME...
+    local name now at begun stay=yes
     declare -A was=() then=()
-    for name in "${@:2}"; do
+    begun=$(date +%s%N)
+    for name in "${@:3}"; do
         was[$name]=$(reads "$name") then[$name]=$(date +%s%N)
     done
-    for _ in $(seq "$1"); do
-        sleep 1
-        for name in "${@:2}"; do
+    for _ in $(seq "$2"); do
+        sleep "$1"
+        for name in "${@:3}"; do
             now=$(reads "$name") at=$(date +%s%N)
-            printf '%s; %d thousand reads a second\n' "$(where "$name")" $(((now - ${was[$name]}) * 1000000 / (at - ${then[$name]})))
+            printf '%4.1f s: %s; %d thousand reads a second\n' "$(((at - begun) / 100000000))e-1" "$(where "$name")" \
+                $((((now - ${was[$name]}) & 0xffffffff) * 1000000 / (at - ${then[$name]})))
             was[$name]=$now then[$name]=$at
         done
+        [ -n "$stay" ] || break
+        stay=""
+        for name in "${@:3}"; do has_left "$(pid_of "$name")" 75 || stay=yes; done
     done
 }
 # Puts a machine's memory on a node, beside two programs that keep the CPUs there busy.
@@ -180,6 +193,7 @@ overload() { # overload NAME NODE
     pid=$(pid_of "$1")
     cpus=$(cat "/sys/devices/system/node/node$2/cpulist")
     migratepages "$pid" all "$2"
+    overloaded=$2
     [ -n "${hogs[$2]:-}" ] || {
         menagerie compute --threads 2 --cpus "$cpus" --seconds 36000 >/dev/null 2>&1 &
         hogs[$2]=$!
@@ -210,14 +224,14 @@ gone() {
     virsh -q undefine "$1"
 }
 
-answers() {
+step_answers() {
     head_of "numad's answers: the real one, the package's"
     for want in 1 2 3 5 8 2:200 2:900 4:1500; do
         printf 'numad -w %-7s %-6s %s\n' "$want" "$("$work/real-numad" -w "$want" 2>&1 || true)" "$(numad -w "$want" 2>/dev/null)"
     done
 }
 
-auto() {
+step_auto() {
     head_of "placement='auto' with numaherd-numad"
     for name in one two; do
         domain $name 128 auto
@@ -237,12 +251,12 @@ begin_overload() {
     overload small 0
 }
 
-numad() {
+step_numad() {
     begin_overload "Two machines on an overloaded node, with Debian's numad"
     modelled 1
     echo '$ numad'
     "$work/real-numad"
-    watch_them 8 large small
+    watch_them 4 12 large small
     "$work/real-numad" -i 0
     modelled 0
     cat /var/log/numad.log
@@ -250,11 +264,11 @@ numad() {
     gone small
 }
 
-herd() {
+step_herd() {
     begin_overload "The same, with the herd"
     modelled 1
     start_herd herd
-    watch_them 8 large small
+    watch_them 4 12 large small
     modelled 0
     end_herd herd
     explained herd
@@ -262,7 +276,7 @@ herd() {
     gone small
 }
 
-restart() {
+step_restart() {
     head_of "libvirtd is restarted while the herd runs"
     domain three 96 static
     overload three 0
@@ -272,14 +286,14 @@ restart() {
     echo "libvirtd has ended"
     start_libvirtd
     typed virsh -q list
-    watch_them 1 three
+    watch_them 2 2 three
     modelled 0
     end_herd restart
     gone three
 }
 
-hook() {
-    local sleeper
+step_hook() {
+    local starts sleeper
     head_of "A hook of libvirt that never ends"
     mkdir -p /etc/libvirt/hooks
     printf '#!/bin/sh\n[ "$1-$2" != five-started ] || exec sleep 100000\n' >/etc/libvirt/hooks/qemu
@@ -289,17 +303,18 @@ hook() {
     domain four 96 static
     overload four 0
     domain five 96 auto &
+    starts=$!
     until_true pgrep -f 'sleep 100000'
     sleeper=$(pgrep -f 'sleep 100000')
     modelled 1
     start_herd hook
-    watch_them 3 four
+    watch_them 2 3 four
     modelled 0
     where five
-    ! kill -0 %?domain || echo "virsh start five still waits for the hook"
+    ! kill -0 "$starts" || echo "virsh start five still waits for the hook"
     echo '$ the hook is killed'
     kill "$sleeper"
-    wait %?domain || true
+    wait "$starts" || true
     typed virsh -q list --all
     end_herd hook
     rm /etc/libvirt/hooks/qemu
@@ -307,12 +322,7 @@ hook() {
     virsh -q undefine five
 }
 
-# Whether so many of a process's pages are on other nodes than 0.
-has_left() { # has_left PID PAGES
-    awk -v least="$2" '{ for (i = 2; i <= NF; i++) if ($i ~ /^N[1-9][0-9]*=/) { split($i, p, "="); pages += p[2] } }
-        END { exit pages < least }' "/proc/$1/numa_maps"
-}
-midmove() {
+step_midmove() {
     local pid
     head_of "QEMU is killed while its memory moves (without huge pages, which move too fast for that)"
     echo never >/sys/kernel/mm/transparent_hugepage/enabled
@@ -321,7 +331,7 @@ midmove() {
     pid=$(pid_of six)
     modelled 1
     start_herd midmove
-    for _ in $(seq 300); do ! has_left "$pid" 4000 || break; done
+    for _ in $(seq 300); do ! has_left "$pid" 12 || break; done
     where six
     echo '$ kill -KILL QEMU'
     kill -KILL "$pid"
@@ -329,7 +339,7 @@ midmove() {
     typed virsh -q domstate six --reason
     domain seven 96 static
     overload seven 0
-    watch_them 4 seven
+    watch_them 2 3 seven
     modelled 0
     end_herd midmove
     explained midmove
@@ -341,8 +351,8 @@ midmove() {
 }
 
 # Two hosts of two nodes each: a libvirtd and a herd for each, in control groups of their own.
-migrate() {
-    local there uri
+step_migrate() {
+    local there uri migrates
     head_of "Two hosts: nodes 0 and 3, and nodes 1 and 2, each with its libvirtd and its herd"
     cd /sys/fs/cgroup
     echo +cpuset >cgroup.subtree_control
@@ -367,20 +377,25 @@ migrate() {
     start_herd here --cgroup /here
     local here=$herd
     start_herd there --cgroup /there
-    watch_them 3 nine
-    echo '$ virsh migrate --live nine there, QEMU there is killed meanwhile'
+    watch_them 2 3 nine
+    modelled 0
+    echo '$ virsh migrate --live --bandwidth 1 nine there; QEMU there is killed when some MiB are there'
     virsh migrate --live --unsafe --bandwidth 1 nine "$uri" --migrateuri tcp://127.0.0.1 &
-    until_true test -e "/proc/$there/root/run/libvirt/qemu/nine.pid"
-    sleep 1
+    migrates=$!
+    until_true bash -c "virsh domjobinfo nine | grep -q 'Memory processed: .*[0-9] MiB'"
+    virsh domjobinfo nine | grep 'Memory'
     kill -KILL "$(run=/proc/$there/root/run pid_of nine)"
-    wait %?migrate || true
-    watch_them 1 nine
+    wait "$migrates" || true
+    modelled 1
+    watch_them 2 2 nine
+    modelled 0
     typed virsh migrate --live --unsafe nine "$uri" --migrateuri tcp://127.0.0.1
     typed virsh -q list
     export LIBVIRT_DEFAULT_URI=$uri run=/proc/$there/root/run
     typed virsh -q list
     overload nine 2
-    watch_them 5 nine
+    modelled 1
+    watch_them 2 5 nine
     modelled 0
     head_of "What the herd here says"
     end_herd here "$here"
@@ -395,6 +410,6 @@ head_of "$(virsh --version | sed 's/^/libvirt /'), $(qemu-system-x86_64 --versio
 numactl --hardware | grep -E '^(available|node [0-9]+ cpus)'
 start_libvirtd
 for step in $steps; do
-    "$step"
+    "step_$step"
 done
-kill "$libvirtd" "${hogs[@]}"
+kill "$libvirtd" "${hogs[@]}" 2>/dev/null || true
