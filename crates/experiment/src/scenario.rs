@@ -178,6 +178,9 @@ pub struct Scenario {
     pub count: Count,
     /// Which limits hold before `[settings]`.
     pub governor: Limits,
+    /// Whether accesses of the kernel pass through the modelled caches, as those of programs do.
+    #[serde(skip)]
+    pub kernel_accesses: bool,
     /// `[settings.herd]`, `[settings.policies]`, `[model]` and `[trace]`.
     pub settings: Tables,
     /// Files of further profiles, relative to the scenario's folder.

@@ -3,13 +3,17 @@
  *   speed stream TIMES   adds up 16 MiB, word by word
  *   speed chase TIMES    follows a random cycle through the lines of 16 MiB
  *   speed sort TIMES     sorts 32 Ki numbers (256 KiB)
+ *   speed copy TIMES     has the kernel copy a file of 4 MiB out of the page cache, page by page
  */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { BYTES = 16 << 20, LINES = BYTES / 64, NUMBERS = 32 << 10 };
+enum { BYTES = 16 << 20, LINES = BYTES / 64, NUMBERS = 32 << 10, FILE_BYTES = 4 << 20, PAGE = 4096 };
 
 static uint64_t random_state = 1;
 
@@ -73,18 +77,31 @@ static uint64_t sort(long times)
 	return sum;
 }
 
+static uint64_t copy(long times)
+{
+	static char page[PAGE];
+	int file = memfd_create("copied", 0);
+	uint64_t copied = 0;
+	for (size_t at = 0; at < FILE_BYTES; at += PAGE)
+		copied += write(file, page, PAGE);
+	for (long t = 0; t < times; t++)
+		for (size_t at = 0; at < FILE_BYTES; at += PAGE)
+			copied += pread(file, page, PAGE, at);
+	return copied;
+}
+
 int main(int count, char **words)
 {
 	static const struct {
 		const char *name;
 		uint64_t (*run)(long);
-	} programs[] = { { "stream", stream }, { "chase", chase }, { "sort", sort } };
+	} programs[] = { { "stream", stream }, { "chase", chase }, { "sort", sort }, { "copy", copy } };
 	for (size_t i = 0; count == 3 && i < sizeof(programs) / sizeof(programs[0]); i++) {
 		if (strcmp(words[1], programs[i].name) == 0) {
 			printf("%llu\n", (unsigned long long)programs[i].run(atol(words[2])));
 			return 0;
 		}
 	}
-	fprintf(stderr, "speed: stream, chase or sort, and how many times\n");
+	fprintf(stderr, "speed: stream, chase, sort or copy, and how many times\n");
 	return 2;
 }

@@ -6,8 +6,9 @@
 //! changes it less than the time on the wall. The lab's begins when the model is switched on, so that booting is left
 //! out. Each figure is of all rounds together.
 //!
-//! `cargo bench -p numaherd-lab-launcher --bench speed [-- --before PLUGIN] [--rounds N] [--only NAME]`, after
-//! `scripts/build.sh guest`. `--before` measures another build of the plugin in turns with the one that is there.
+//! `cargo bench -p numaherd-lab-launcher --bench speed [-- --before PLUGIN] [--rounds N] [--only NAME]
+//! [--kernel-accesses on]`, after `scripts/build.sh guest`. `--before` measures another build of the plugin in turns with the
+//! one that is there. With `--kernel-accesses on`, only the one that is there models the accesses of the kernel, too.
 
 use std::path::{Path, PathBuf};
 use std::process;
@@ -16,7 +17,8 @@ use numaherd_lab_launcher::{Command, Error, Guest, KernelFiles, Options, machine
 use numaherd_topology::Machine;
 
 /// What is measured: a name and a line for the shell, in which `speed` and `menagerie` are the programs' paths.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
+    ("copy", "speed copy 48"),
     ("sort", "speed sort 8"),
     ("stream", "speed stream 24"),
     ("chase", "speed chase 12"),
@@ -43,6 +45,14 @@ impl Cost {
         self.modelled_s += other.modelled_s;
     }
 
+    /// CPU seconds that a modelled second takes.
+    fn per_modelled_s(self) -> String {
+        match self.modelled_s > 0.0 {
+            true => format!("{:.1}", self.cpu_s / self.modelled_s),
+            false => "-".to_owned(),
+        }
+    }
+
     fn millions_per_s(self) -> f64 {
         self.accesses / self.cpu_s / 1e6
     }
@@ -52,6 +62,7 @@ fn main() {
     let mut before = None;
     let mut rounds = 3;
     let mut only = None;
+    let mut kernel_accesses = false;
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let value = words.next();
@@ -59,7 +70,10 @@ fn main() {
             ("--before", Some(path)) => before = Some(PathBuf::from(path)),
             ("--rounds", Some(count)) => rounds = count.parse().expect("a number of rounds"),
             ("--only", Some(name)) => only = Some(name),
-            _ => panic!("{word}: known are --before PLUGIN, --rounds N and --only NAME"),
+            ("--kernel-accesses", Some(on)) if on == "on" => kernel_accesses = true,
+            _ => panic!(
+                "{word}: known are --before PLUGIN, --rounds N, --only NAME and --kernel-accesses on"
+            ),
         }
     }
     let (speed, menagerie) = (speed(), menagerie());
@@ -68,8 +82,8 @@ fn main() {
         println!("without cachegrind: valgrind is not installed; run `make setup`");
     }
     println!(
-        "{:20} {:>15} {:>15} {:>15} {:>17} {:>17}",
-        "", "accesses", "lab, M/CPU s", "before", "cachegrind", "CPU s a mod. s"
+        "{:20} {:>15} {:>15} {:>15} {:>17} {:>17} {:>9}",
+        "", "accesses", "lab, M/CPU s", "before", "cachegrind", "CPU s a mod. s", "before"
     );
     let wanted = |(name, _): &(&str, &str)| only.as_deref().is_none_or(|only| only == *name);
     for (name, line) in PROGRAMS.into_iter().filter(wanted) {
@@ -80,11 +94,11 @@ fn main() {
             (Cost::default(), Cost::default(), Cost::default());
         for _ in 0..rounds {
             if let Some(plugin) = &before {
-                lab_before.add(in_lab(&line, Some(plugin)));
+                lab_before.add(in_lab(&line, Some(plugin), false));
             }
-            lab.add(in_lab(&line, None));
-            // It runs one thread at a time, so of several programs it says nothing.
-            if valgrind.is_some() && !line.contains('&') {
+            lab.add(in_lab(&line, None, kernel_accesses));
+            // It runs one thread at a time, so of several programs it says nothing, and nothing of what the kernel does.
+            if valgrind.is_some() && !line.contains('&') && name != "copy" {
                 cachegrind.add(under_cachegrind(&line));
             }
         }
@@ -97,12 +111,13 @@ fn main() {
             false => "-".to_owned(),
         };
         println!(
-            "{name:20} {:>15.0} {:>15.1} {:>15} {:>17} {:>17.1}",
+            "{name:20} {:>15.0} {:>15.1} {:>15} {:>17} {:>17} {:>9}",
             lab.accesses / f64::from(rounds),
             lab.millions_per_s(),
             beside(lab_before),
             beside(cachegrind),
-            lab.cpu_s / lab.modelled_s,
+            lab.per_modelled_s(),
+            lab_before.per_modelled_s(),
         );
     }
 }
@@ -129,12 +144,12 @@ fn menagerie() -> PathBuf {
 }
 
 /// Runs a line in a guest of its own, with the plugin of this tree or another.
-fn in_lab(line: &str, plugin: Option<&Path>) -> Cost {
+fn in_lab(line: &str, plugin: Option<&Path>, kernel_accesses: bool) -> Cost {
     let timed = format!(
         "read began rest </proc/uptime; {line}; read ended rest </proc/uptime; echo modelled $began $ended"
     );
     let command = Command::inherited(["sh", "-c", &timed]).expect("here");
-    let guest = boot(plugin).unwrap_or_else(|error| panic!("{error}"));
+    let guest = boot(plugin, kernel_accesses).unwrap_or_else(|error| panic!("{error}"));
     let stat = PathBuf::from(format!("/proc/{}/stat", guest.qemu_pid()));
     let cpu = || ticks(&stat, [13, 14]);
     let before = cpu();
@@ -171,9 +186,10 @@ fn in_lab(line: &str, plugin: Option<&Path>) -> Cost {
     }
 }
 
-fn boot(plugin: Option<&Path>) -> Result<Guest, Error> {
+fn boot(plugin: Option<&Path>, kernel_accesses: bool) -> Result<Guest, Error> {
     let machine = Machine::preset("lab-4x2-half").expect("a preset");
     let mut model = machine::model(&machine, None)?;
+    model.kernel_accesses = kernel_accesses;
     if let Some(plugin) = plugin {
         model.plugin = plugin.to_owned();
     }

@@ -30,6 +30,8 @@ pub struct Model {
     pub last_level_bytes: u64,
     /// The trace to record, in place of modelling accesses.
     pub recording: Option<Recording>,
+    /// Whether accesses of the guest's kernel are modelled, too.
+    pub kernel_accesses: bool,
 }
 
 /// A virtio serial port for a program in the guest, and the socket that it is connected to.
@@ -161,6 +163,9 @@ pub fn arguments(
         plugin.push(joined(",shm=", &inherited.shared));
         plugin.push(joined(",config=", &inherited.configuration));
         plugin.push(joined(",report=", &inherited.report));
+        if model.kernel_accesses {
+            plugin.push(",kernel=on");
+        }
         if let Some(recording) = &model.recording {
             plugin.push(joined(",trace=", &recording.file));
             plugin.push(joined(",about=", &inherited.about));
@@ -301,6 +306,7 @@ mod tests {
                 file: "/traces/a,b.trace".into(),
                 about: "unused here".to_owned(),
             }),
+            kernel_accesses: true,
         };
         let parameters = ["numa_balancing=disable".to_owned()];
         let arguments = arguments(

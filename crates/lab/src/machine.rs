@@ -128,6 +128,7 @@ pub fn model(machine: &Machine, ipm: Option<&IpmConfig>) -> Result<Model> {
         last_level_bytes,
         configuration: configuration.to_string(),
         recording: None,
+        kernel_accesses: false,
     })
 }
 

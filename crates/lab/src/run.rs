@@ -37,6 +37,8 @@ pub struct RunOptions {
     pub time: Time,
     /// The unit beside the machine's TLBs, which are modelled only then: see [`machine::model`].
     pub ipm: Option<IpmConfig>,
+    /// Whether accesses of the kernel pass through the modelled caches, as those of programs do.
+    pub kernel_accesses: bool,
     /// Whether the kernel's own NUMA balancing runs; nothing leaves it as the kernel has it, on.
     pub numa_balancing: Option<bool>,
     /// How long all may take, boot included.
@@ -55,6 +57,7 @@ impl RunOptions {
             memory_mib: None,
             time: Time::Modelled,
             ipm: None,
+            kernel_accesses: false,
             numa_balancing: None,
             time_limit: None,
             command,
@@ -78,6 +81,7 @@ impl RunOptions {
         if self.time == Time::Modelled {
             options.model = Some(Model {
                 recording,
+                kernel_accesses: self.kernel_accesses,
                 ..machine::model(&self.machine, self.ipm.as_ref())?
             });
         }

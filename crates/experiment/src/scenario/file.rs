@@ -22,6 +22,8 @@ pub(super) struct File {
     #[serde(default)]
     pub governor: Limits,
     #[serde(default)]
+    pub kernel_accesses: bool,
+    #[serde(default)]
     pub settings: Table,
     #[serde(default)]
     pub herd: Table,

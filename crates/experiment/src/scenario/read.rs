@@ -26,10 +26,11 @@ const LONGEST_WAIT_S: f64 = 100.0;
 const LONGEST_S: f64 = 365.0 * 86_400.0;
 
 /// The keys that some worlds do not understand, each with those that do.
-const ELSEWHERE: [(&str, &[World]); 14] = [
+const ELSEWHERE: [(&str, &[World]); 15] = [
     ("until", &[World::Lab, World::Model]),
     ("count", &[World::Model]),
     ("governor", &[World::Model]),
+    ("kernel_accesses", &[World::Lab]),
     ("model", &[World::Lab, World::Model]),
     ("profiles", &[World::Model]),
     ("trace", &[World::Trace]),
@@ -189,6 +190,7 @@ impl Reading<'_> {
             until,
             count,
             governor: file.governor,
+            kernel_accesses: file.kernel_accesses,
             settings: Tables {
                 herd: settings("herd", file.herd)?,
                 policies: settings("policies", of_policies)?,

@@ -65,6 +65,22 @@ fn every_scenario_of_the_tree_is_read_in_its_worlds() {
 }
 
 #[test]
+fn accesses_of_the_kernel_are_modelled_where_a_scenario_says_so() {
+    let program = "[[program]]\ncommand = \"a\"\n";
+    let read = |line: &str| {
+        let text = format!("{HEAD}{line}\n{program}");
+        Scenario::parse(&text, "x.toml", World::Lab)
+    };
+    assert!(!read("").unwrap().kernel_accesses);
+    assert!(!read("kernel_accesses = false").unwrap().kernel_accesses);
+    assert!(read("kernel_accesses = true").unwrap().kernel_accesses);
+    assert_eq!(
+        read("kernel_accesses = \"on\"").unwrap_err().to_string(),
+        "x.toml:4: kernel_accesses: invalid type: string \"on\", expected a boolean"
+    );
+}
+
+#[test]
 fn a_key_that_means_nothing_in_a_world_is_refused_there() {
     let refused = |text: &str, world| {
         let read = Scenario::parse(text, "x.toml", world);
@@ -79,6 +95,10 @@ fn a_key_that_means_nothing_in_a_world_is_refused_there() {
     assert_eq!(
         refused(&format!("{HEAD}count = \"first\"\n"), World::Lab),
         "x.toml:4: count: means nothing in the lab, only on the model: leave it out"
+    );
+    assert_eq!(
+        refused(&format!("{HEAD}kernel_accesses = true\n"), World::Model),
+        "x.toml:4: kernel_accesses: means nothing on the model, only in the lab: leave it out"
     );
     assert_eq!(
         refused(

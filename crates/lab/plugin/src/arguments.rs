@@ -16,17 +16,22 @@ pub struct Arguments {
     pub trace: Option<PathBuf>,
     /// A JSON object of what is to be known of the recording.
     pub about: Option<PathBuf>,
+    /// Whether accesses of the guest's kernel are modelled, too.
+    pub kernel: bool,
 }
 
 /// Why the arguments are no good.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ArgumentError {
     /// No such key.
-    #[error("unknown argument `{0}`; known are shm, config, report, trace and about")]
+    #[error("unknown argument `{0}`; known are shm, config, report, trace, about and kernel")]
     Unknown(String),
     /// Not `key=value`.
     #[error("`{0}` is not of the form key=value")]
     NotAPair(String),
+    /// Neither on nor off.
+    #[error("`{0}` is neither on nor off")]
+    NotASwitch(String),
     /// A key that must be given is not.
     #[error("argument `{0}` is missing")]
     Missing(&'static str),
@@ -46,6 +51,7 @@ impl Arguments {
             report: None,
             trace: None,
             about: None,
+            kernel: false,
         };
         for argument in arguments {
             let argument = argument.as_ref();
@@ -58,6 +64,13 @@ impl Arguments {
                 "report" => parsed.report = Some(value.into()),
                 "trace" => parsed.trace = Some(value.into()),
                 "about" => parsed.about = Some(value.into()),
+                "kernel" => {
+                    parsed.kernel = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(ArgumentError::NotASwitch(argument.to_owned())),
+                    }
+                }
                 _ => return Err(ArgumentError::Unknown(key.to_owned())),
             }
         }
@@ -89,6 +102,8 @@ mod tests {
             with("report=/a=b").unwrap().report,
             Some(PathBuf::from("/a=b"))
         );
+        assert!(!arguments.kernel);
+        assert!(with("kernel=on").unwrap().kernel);
     }
 
     #[test]
@@ -96,6 +111,10 @@ mod tests {
         assert_eq!(
             with("shm").unwrap_err().to_string(),
             "`shm` is not of the form key=value"
+        );
+        assert_eq!(
+            with("kernel=yes").unwrap_err().to_string(),
+            "`kernel=yes` is neither on nor off"
         );
         assert!(
             with("gate=1")

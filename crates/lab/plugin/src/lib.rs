@@ -173,7 +173,13 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
             );
         }
         let recorded_here = modelled && user && plugin.is_recording();
-        let accesses = modelled && user && !plugin.is_recording();
+        let callbacks: Option<[AccessCallback; 2]> = match modelled && !plugin.is_recording() {
+            true if user => Some([accessed::<false>, accessed::<true>]),
+            true if plugin.models_kernel() => {
+                Some([accessed_by_kernel::<false>, accessed_by_kernel::<true>])
+            }
+            _ => None,
+        };
         for index in 0..count {
             let instruction = sys::qemu_plugin_tb_get_insn(block, index);
             if let Some(nop) = nop_of(instruction) {
@@ -196,10 +202,10 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
             if recorded_here {
                 let behind = count - index - 1;
                 on(QEMU_PLUGIN_MEM_RW, recorded, behind as *mut c_void);
-            } else if accesses {
+            } else if let Some([loads, stores]) = callbacks {
                 let address = sys::qemu_plugin_insn_vaddr(instruction) as *mut c_void;
-                on(QEMU_PLUGIN_MEM_R, accessed::<false>, address);
-                on(QEMU_PLUGIN_MEM_W, accessed::<true>, address);
+                on(QEMU_PLUGIN_MEM_R, loads, address);
+                on(QEMU_PLUGIN_MEM_W, stores, address);
             }
         }
     }
@@ -224,7 +230,7 @@ unsafe fn nop_of(instruction: *mut sys::qemu_plugin_insn) -> Option<Nop> {
     Nop::decode(&bytes)
 }
 
-/// A load, or a store, was made.
+/// A load, or a store, was made by a program.
 unsafe extern "C" fn accessed<const STORE: bool>(
     vcpu: c_uint,
     info: sys::qemu_plugin_meminfo_t,
@@ -238,6 +244,25 @@ unsafe extern "C" fn accessed<const STORE: bool>(
             return;
         };
         if !state.repeats(address, STORE) {
+            modelled::<STORE>(plugin, state, info, address, instruction as u64);
+        }
+    }
+}
+
+/// A load, or a store, was made by the kernel. The idle thread's are left out: no program waits for them.
+unsafe extern "C" fn accessed_by_kernel<const STORE: bool>(
+    vcpu: c_uint,
+    info: sys::qemu_plugin_meminfo_t,
+    address: u64,
+    instruction: *mut c_void,
+) {
+    let plugin = plugin();
+    // SAFETY: on this vCPU's thread; `info` is valid during this callback.
+    unsafe {
+        let Some(state) = plugin.vcpu(vcpu) else {
+            return;
+        };
+        if !state.runs_idle_thread() && !state.repeats(address, STORE) {
             modelled::<STORE>(plugin, state, info, address, instruction as u64);
         }
     }

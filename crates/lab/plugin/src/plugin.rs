@@ -197,6 +197,11 @@ impl Plugin {
         self.gate.load(SeqCst)
     }
 
+    /// Whether accesses of the guest's kernel are modelled, too.
+    pub fn models_kernel(&self) -> bool {
+        self.arguments.kernel
+    }
+
     /// Where translated code counts units, kernel instructions and, while recording, user ones.
     pub fn words(&self) -> [sys::qemu_plugin_u64; 3] {
         [self.units, self.kernel, self.user]

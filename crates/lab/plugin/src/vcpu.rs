@@ -193,6 +193,12 @@ impl Vcpu {
         self.core.idle_until(self.instructions, time_ps);
     }
 
+    /// Whether the kernel's idle thread runs.
+    #[inline]
+    pub fn runs_idle_thread(&self) -> bool {
+        self.thread.0 == 0
+    }
+
     /// Whether this access needs no look at the model: it goes to the line of the access just
     /// before, which the first-level cache therefore holds.
     ///

@@ -274,6 +274,7 @@ fn a_model_without_its_plugin_is_refused() {
         configuration: String::new(),
         last_level_bytes: 2 << 20,
         recording: None,
+        kernel_accesses: false,
     });
     match Guest::start(&options) {
         Err(Error::NoBoot {

@@ -3,6 +3,7 @@
 mod ends;
 mod guest;
 mod ipm;
+mod kernel;
 mod modelled;
 mod programs;
 mod record;

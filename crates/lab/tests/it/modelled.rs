@@ -7,13 +7,12 @@
 //!
 //! These need `make setup` and the plugin (`cargo build --profile lab -p numaherd-lab-plugin`).
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use numaherd_lab_launcher::{Command, Ending, Guest};
 
-use crate::walked::{boot, build, square};
+use crate::walked::{Said, boot, build, said, square};
 
 /// Lines in a walk: 4 MiB, twice the preset's last-level cache.
 const LINES: u64 = 65_536;
@@ -27,9 +26,6 @@ const TIMED_ROUNDS: u64 = 8;
 /// Misses beyond those of the walk that are let pass: of the loop's own surroundings, and what an
 /// interrupt's way back touches.
 const STRAYS: u64 = 150;
-
-/// What one thread of the walk said.
-type Said = HashMap<String, u64>;
 
 /// Runs a walk of threads, each given as the CPU it walks on and the CPU whose node holds its
 /// memory.
@@ -47,26 +43,7 @@ fn walk(
     let words = [program.display().to_string()]
         .into_iter()
         .chain(numbers.chain(places).map(|number| number.to_string()));
-    let command = Command::inherited(words).expect("here");
-    let output = guest
-        .output(&command, Some(Duration::from_secs(120)))
-        .unwrap_or_else(|error| panic!("{error}"));
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        output.ending,
-        Ending::Exited(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text.lines()
-        .map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let pairs = words.chunks_exact(2);
-            pairs
-                .map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a number")))
-                .collect()
-        })
-        .collect()
+    said(guest, words)
 }
 
 /// That `value` is `expected`, or up to `surplus` more.

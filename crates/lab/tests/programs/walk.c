@@ -14,20 +14,11 @@
  * samples say.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <inttypes.h>
-#include <linux/perf_event.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "counts.h"
 
 #define RING_PAGES 1024
 
@@ -49,56 +40,7 @@ struct walker {
 };
 
 static size_t lines, rounds, period;
-static int lab;
 static pthread_barrier_t together;
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static unsigned long number_in(const char *path)
-{
-	unsigned long number;
-	FILE *file = fopen(path, "r");
-
-	if (!file || fscanf(file, "%lu", &number) != 1)
-		fail(path);
-	fclose(file);
-	return number;
-}
-
-/* The code of an event by its name, from `event=0x..` or `event=..`. */
-static uint64_t event_code(const char *name)
-{
-	char path[256], text[64];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/lab/events/%s", name);
-	file = fopen(path, "r");
-	if (!file || !fgets(text, sizeof(text), file))
-		fail(path);
-	fclose(file);
-	return strtoull(strchr(text, '=') + 1, NULL, 0);
-}
-
-static int open_event(struct perf_event_attr attr)
-{
-	int fd;
-
-	attr.size = sizeof(attr);
-	fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
-	if (fd < 0)
-		fail("perf_event_open");
-	return fd;
-}
-
-static int open_lab(const char *name)
-{
-	return open_event((struct perf_event_attr){
-		.type = lab, .config = event_code(name), .disabled = 1 });
-}
 
 static int open_generic(uint32_t type, uint64_t config)
 {
@@ -110,33 +52,6 @@ static int open_life(uint64_t config, bool user_only)
 {
 	return open_event((struct perf_event_attr){
 		.type = PERF_TYPE_HARDWARE, .config = config, .exclude_kernel = user_only });
-}
-
-static uint64_t count(int fd)
-{
-	uint64_t value;
-
-	if (read(fd, &value, sizeof(value)) != sizeof(value))
-		fail("reading a counter");
-	return value;
-}
-
-static void go_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		fail("sched_setaffinity");
-}
-
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
 struct sample {
@@ -256,7 +171,6 @@ static void *walk(void *argument)
 	int busy = open_lab("busy_ns");
 	int all[] = { misses, user, local, remote, generic, instructions, node, busy, -1 };
 	const size_t counters = sizeof(all) / sizeof(*all);
-	size_t i;
 
 	go_to(walker->home);
 	memory = mmap(NULL, lines * sizeof(*memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -272,15 +186,11 @@ static void *walk(void *argument)
 	}
 	position = follow(memory, lines);
 	pthread_barrier_wait(&together);
-	for (i = 0; i < counters; i++)
-		if (all[i] >= 0 && ioctl(all[i], PERF_EVENT_IOC_ENABLE, 0))
-			fail("enabling a counter");
+	enable(all, counters);
 	begin = now();
 	position = follow(position, lines * rounds);
 	end = now();
-	for (i = 0; i < counters; i++)
-		if (all[i] >= 0 && ioctl(all[i], PERF_EVENT_IOC_DISABLE, 0))
-			fail("disabling a counter");
+	disable(all, counters);
 	snprintf(walker->said, sizeof(walker->said),
 		 "tid %d ns %" PRIu64 " busy_ns %" PRIu64 " misses %" PRIu64 " user_instructions %" PRIu64 " local %" PRIu64
 		 " remote %" PRIu64 " generic_misses %" PRIu64 " generic_instructions %" PRIu64
@@ -303,7 +213,7 @@ int main(int arguments, char **argument)
 	lines = strtoul(argument[1], NULL, 0);
 	rounds = strtoul(argument[2], NULL, 0);
 	period = strtoul(argument[3], NULL, 0);
-	lab = number_in("/sys/bus/event_source/devices/lab/type");
+	find_lab();
 	pthread_barrier_init(&together, NULL, threads);
 	for (t = 0; t < threads; t++) {
 		walkers[t].cpu = atoi(argument[4 + 2 * t]);

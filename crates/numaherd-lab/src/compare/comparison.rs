@@ -60,6 +60,7 @@ impl Comparison {
         })?;
         let mut guest = lab::guest(machine)?;
         guest.linux = kernel.map(str::to_owned);
+        guest.kernel_accesses = scenario.kernel_accesses;
         // One that needs it has it in every guest, so that all run on the same hardware.
         let mut policies = trials.policies.iter();
         let residency = policies.any(|policy| needs_tlb_residency(policy));

@@ -16,8 +16,12 @@ pub fn comparison(scenario: &Scenario, results: &[&Results]) -> String {
     let kernels = kernels.collect::<Vec<_>>().join(" and ");
     let repeat = results[0].repeat;
     let repeats = if repeat == 1 { "repeat" } else { "repeats" };
+    let kernel_accesses = match scenario.kernel_accesses {
+        true => ", kernel accesses modelled",
+        false => "",
+    };
     let mut text = format!(
-        "{}: {} ({}, Linux {kernels}, {repeat} {repeats})\n{}\n{}\n{}",
+        "{}: {} ({}, Linux {kernels}, {repeat} {repeats}{kernel_accesses})\n{}\n{}\n{}",
         scenario.name,
         scenario.about,
         scenario.machine,
@@ -329,6 +333,23 @@ mod tests {
         let newer = results("7.3.4+deb13-amd64", 0.9, newer);
         insta::assert_snapshot!("of-two-kernels", comparison(&scenario(), &[&older, &newer]));
         insta::assert_snapshot!("of-one-kernel", comparison(&scenario(), &[&older]));
+    }
+
+    #[test]
+    fn the_head_says_that_the_kernel_is_modelled_too() {
+        let mut scenario = scenario();
+        let results = results("6.12.95", 1.0, None);
+        let head = |scenario: &Scenario| {
+            let text = comparison(scenario, &[&results]);
+            text.lines().next().unwrap_or_default().to_owned()
+        };
+        let usual = head(&scenario);
+        scenario.kernel_accesses = true;
+        assert_eq!(
+            head(&scenario),
+            usual.replace(", 2 repeats)", ", 2 repeats, kernel accesses modelled)")
+        );
+        assert_ne!(head(&scenario), usual);
     }
 
     #[test]
