@@ -215,7 +215,7 @@ install_programs() {
     # The scenario needs a compiler and a runtime, whatever the version.
     if command -v javac >/dev/null; then java=""; fi
     # shellcheck disable=SC2086 # one word or none
-    missing=$(missing_packages postgresql redis-server redis-tools zstd sqlite3 gcc libc6-dev $java)
+    missing=$(missing_packages postgresql redis-server redis-tools zstd sqlite3 gcc libc6-dev python3-numpy $java)
     if [ -z "$missing" ]; then
         say "the programs of scenarios/programs are installed"
         return
