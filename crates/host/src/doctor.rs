@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::events::EventCheck;
 
 use self::events::{Machinery, MakeLoad};
+use crate::damon;
 use crate::events::EventTable;
 use crate::files::Root;
 use crate::host::{Equipment, processor};
@@ -130,6 +131,7 @@ fn examine(
             placing(kernel),
             ways(&scx::state(root), on_path(SCX_LAYERED)),
             moving(kernel),
+            ways_to_move(&damon::state(root, kernel)),
             open_files(),
         ]);
     }
@@ -311,6 +313,28 @@ fn moving(kernel: &dyn Kernel) -> Finding {
     }
 }
 
+/// In which ways pages can be moved (`damon = true`).
+fn ways_to_move(state: &damon::State) -> Finding {
+    let by_damon = match state {
+        damon::State::Missing => {
+            "not by DAMON: the kernel has none (CONFIG_DAMON_SYSFS), or this user may not use it".to_owned()
+        }
+        damon::State::TooOld => "not by DAMON, which does not move pages of a process before Linux 6.17".to_owned(),
+        damon::State::Kept(module) => format!(
+            "not by DAMON while {module} keeps it to itself: echo N > /sys/module/{module}/parameters/enabled"
+        ),
+        damon::State::Free => "by DAMON, which leaves what is used meanwhile (damon = true)".to_owned(),
+        damon::State::Left => {
+            "by DAMON (damon = true), of which a run that was killed has left threads: numaherd release takes them down".to_owned()
+        }
+        damon::State::Others(n) => {
+            let threads = counted(*n, "thread");
+            format!("not by DAMON while somebody uses {threads} of it: stop them first")
+        }
+    };
+    Finding::good("ways to move pages", format!("by move_pages; {by_damon}"))
+}
+
 fn open_files() -> Finding {
     let limit = getrlimit(Resource::Nofile).maximum;
     // A thread takes two files of /proc, up to five counters, and two more of the uncore penalty.
@@ -331,6 +355,30 @@ fn open_files() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ways_to_move_pages_are_named_with_what_damon_lacks() {
+        let states = [
+            damon::State::Missing,
+            damon::State::TooOld,
+            damon::State::Kept("damon_stat"),
+            damon::State::Free,
+            damon::State::Left,
+            damon::State::Others(2),
+        ];
+        let told = states.map(|state| ways_to_move(&state).found);
+        let expected = [
+            "by move_pages; not by DAMON: the kernel has none (CONFIG_DAMON_SYSFS), or this user may not use it",
+            "by move_pages; not by DAMON, which does not move pages of a process before Linux 6.17",
+            "by move_pages; not by DAMON while damon_stat keeps it to itself: echo N > \
+             /sys/module/damon_stat/parameters/enabled",
+            "by move_pages; by DAMON, which leaves what is used meanwhile (damon = true)",
+            "by move_pages; by DAMON (damon = true), of which a run that was killed has left threads: numaherd release \
+             takes them down",
+            "by move_pages; not by DAMON while somebody uses 2 threads of it: stop them first",
+        ];
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn the_ways_to_place_threads_are_named_with_what_each_lacks() {

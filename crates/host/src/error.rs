@@ -73,6 +73,12 @@ pub enum HostError {
         /// What to do.
         remedy: String,
     },
+    /// Pages cannot be moved by DAMON.
+    #[error("cannot move pages by DAMON: {reason}")]
+    Damon {
+        /// What is missing or in the way, and what to do.
+        reason: String,
+    },
     /// The kernel gave no thread.
     #[error("cannot start a thread: {source}; raise the limit of processes (ulimit -u)")]
     Thread {

@@ -18,6 +18,7 @@ use crate::affinity;
 use crate::agent::Agents;
 use crate::assignments::Assignments;
 use crate::counters::Counters;
+use crate::damon::Damon;
 use crate::end_of_run::Ending;
 use crate::error::HostError;
 use crate::event_choice;
@@ -58,6 +59,8 @@ pub struct Host {
     residencies: Residencies,
     /// In place of masks.
     hints: Option<Hints>,
+    /// Beside `mover`.
+    pub(crate) damon: Option<Damon>,
     machines: Machines,
     agents: Agents,
     /// `None` once the pager has it.
@@ -134,6 +137,7 @@ impl Host {
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node)
                 .with_extents(topology.nodes().iter().any(Node::is_apart)),
             hints: None,
+            damon: None,
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
             mover: Some(Mover::new(root.clone(), options.pages, page_bytes)),
@@ -478,6 +482,7 @@ impl World for Host {
             shared,
             sampler,
             mover,
+            damon: self.damon.take(),
         }))
     }
 }

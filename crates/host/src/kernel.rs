@@ -5,7 +5,10 @@
 //! looked at cannot be had on order from the machine that runs the tests.
 
 use std::fmt::Debug;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +126,18 @@ pub trait Kernel: Debug + Send + Sync {
         _which: Mapped,
     ) -> Result<u64, Errno> {
         Err(Errno::NOSYS)
+    }
+
+    /// Writes a value to a file by which the kernel is told something.
+    ///
+    /// # Errors
+    /// As `open(2)` and `write(2)`.
+    fn write(&self, path: &Path, value: &str) -> Result<(), Errno> {
+        let written = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(value.as_bytes()));
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     /// Opens an event on a thread (0 for the caller, `None` for all) and a CPU (`None` for any).

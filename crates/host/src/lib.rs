@@ -14,7 +14,7 @@
 //!   ├── apply ──▶ affinity or scx, pages               masks, or hints to a scheduler; checked, read back
 //!   └── pager ──▶ samples ◀─ records, memory_blocks           rings per CPU or thread
 //!                 ipm_unit                             pages that should be moved; in the lab
-//!                 pages
+//!                 pages or damon                       move_pages, or the kernel's threads that watch memory
 //!  kernel: what is asked of the kernel; sys: how
 //! ```
 //!
@@ -31,6 +31,7 @@ mod batch_size;
 mod cgroup_moves;
 mod counters;
 mod cpusets;
+mod damon;
 mod doctor;
 mod end_of_run;
 mod error;
@@ -76,6 +77,7 @@ pub mod vm;
 
 pub use agent::{AgentNews, AgentOptions, GuestAgent, GuestTags};
 pub use cgroup_moves::CgroupMoves;
+pub use damon::{Damon, Moved, take_down_kdamonds};
 pub use doctor::{Doctor, EventCheck, Finding, MOVING, PLACING, Verdict, doctor, signals};
 pub use error::HostError;
 pub use events::EventTable;

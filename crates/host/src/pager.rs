@@ -6,6 +6,7 @@ use std::time::Duration;
 use numaherd_world::in_step::lock;
 use numaherd_world::{Notice, PageOrder, PageOutcome, Pager, Progress, Sample, WorldError};
 
+use crate::damon::Damon;
 use crate::host::Shared;
 use crate::pages::Mover;
 use crate::samples::Sampler;
@@ -17,6 +18,8 @@ pub(crate) struct HostPager {
     /// `None` where the machine cannot sample; pages can be moved all the same.
     pub(crate) sampler: Option<Sampler>,
     pub(crate) mover: Mover,
+    /// Carries out what it can before `mover` does the rest.
+    pub(crate) damon: Option<Damon>,
 }
 
 impl HostPager {
@@ -76,7 +79,27 @@ impl Pager for HostPager {
     }
 
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
-        self.mover
-            .carry_out(&*self.shared.kernel, orders, &self.shared.stop)
+        let Shared {
+            kernel,
+            stop,
+            page_bytes,
+            ..
+        } = &*self.shared;
+        let Some(damon) = &self.damon else {
+            return self.mover.carry_out(&**kernel, orders, stop);
+        };
+        let mut missed = Vec::new();
+        let mut miss = |gap| missed.push(gap);
+        let by_damon = damon.carry_out(&**kernel, orders, *page_bytes, stop, &mut miss);
+        let rest: Vec<PageOrder> = std::iter::zip(orders, &by_damon)
+            .filter(|(_, outcome)| outcome.is_none())
+            .map(|(order, _)| order.clone())
+            .collect();
+        let mut rest = self.mover.carry_out(&**kernel, &rest, stop).into_iter();
+        self.miss(missed);
+        let outcomes = by_damon.into_iter();
+        outcomes
+            .filter_map(|outcome| outcome.or_else(|| rest.next()))
+            .collect()
     }
 }

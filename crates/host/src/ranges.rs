@@ -172,6 +172,11 @@ fn on_nodes(root: &Root, process: ProcessId, page_bytes: u64) -> Option<BTreeMap
     Some(mappings.into_iter().map(|m| (m.start, m)).collect())
 }
 
+/// Of an entry of `pagemap`: the page is present.
+const PRESENT: u64 = 1 << 63;
+/// The same: no other process maps it.
+const ALONE: u64 = 1 << 56;
+
 /// Which pages of a range are present; `None` where the kernel does not tell.
 pub(crate) fn present(
     root: &Root,
@@ -179,19 +184,36 @@ pub(crate) fn present(
     range: &Range<u64>,
     page_bytes: u64,
 ) -> Option<Vec<bool>> {
+    let entries = pagemap(root, process, range, page_bytes)?;
+    Some(entries.iter().map(|entry| entry & PRESENT != 0).collect())
+}
+
+/// Whether a process alone maps all pages of a range that are present; `None` where the kernel does not tell.
+pub(crate) fn alone(
+    root: &Root,
+    process: ProcessId,
+    range: &Range<u64>,
+    page_bytes: u64,
+) -> Option<bool> {
+    let entries = pagemap(root, process, range, page_bytes)?;
+    let is_alone = |entry: &u64| entry & PRESENT == 0 || entry & ALONE != 0;
+    Some(entries.iter().all(is_alone))
+}
+
+fn pagemap(
+    root: &Root,
+    process: ProcessId,
+    range: &Range<u64>,
+    page_bytes: u64,
+) -> Option<Vec<u64>> {
     const ENTRY: u64 = 8;
-    const PRESENT: u64 = 1 << 63;
     let file = root.open(&format!("proc/{}/pagemap", process.pid)).ok()?;
     let pages = (range.end - range.start) / page_bytes;
     let mut bytes = vec![0; usize::try_from(pages * ENTRY).ok()?];
     file.read_exact_at(&mut bytes, range.start / page_bytes * ENTRY)
         .ok()?;
     let entries = bytes.as_chunks::<8>().0.iter();
-    Some(
-        entries
-            .map(|entry| u64::from_ne_bytes(*entry) & PRESENT != 0)
-            .collect(),
-    )
+    Some(entries.map(|entry| u64::from_ne_bytes(*entry)).collect())
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ fn why_a_page(failure: PageFailure) -> &'static str {
     match failure {
         PageFailure::NotThere => "were not in memory",
         PageFailure::Shared => "are shared with other processes",
-        PageFailure::Busy => "were in use by the kernel",
+        PageFailure::Busy => "were in use just then",
         PageFailure::NodeFull => "found the target node full",
         PageFailure::Unmovable => "cannot be moved (zero page or device)",
         PageFailure::Other => "for another reason",

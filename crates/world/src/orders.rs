@@ -68,7 +68,7 @@ pub enum PageFailure {
     NotThere,
     /// Shared with other processes (`EACCES`): moving it would touch what was not selected.
     Shared,
-    /// In use by the kernel just then (`EBUSY`).
+    /// In use just then: by the kernel (`EBUSY`), or by its program where only unused pages were to move.
     Busy,
     /// The target node is full (`ENOMEM`).
     NodeFull,
