@@ -89,6 +89,14 @@ pub fn release(options: &Release) -> Result<()> {
         )),
         Err(error) => report.problems.push(error.to_string()),
     }
+    match numaherd_host::take_down_kdamonds(Path::new("/")) {
+        Ok(0) => {}
+        Ok(n) => report.messages.push(format!(
+            "took down {} of DAMON that an earlier run had left",
+            counted(n, "thread")
+        )),
+        Err(error) => report.problems.push(error.to_string()),
+    }
     print::shown(options.json, &report, || text(&report, &path))?;
     let why = match (report.failed.len(), report.problems.len()) {
         (0, 0) => return Ok(()),

@@ -18,7 +18,8 @@ use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Record, Requests, Summary, control};
 use numaherd_host::{
-    Confined, EventTable, Hints, Host, HostOptions, Reach, SCX_LAYERED, Scheduler, Selection,
+    Confined, Damon, EventTable, Hints, Host, HostOptions, Moved, Reach, SCX_LAYERED, Scheduler,
+    Selection,
 };
 use numaherd_policy::Policy;
 use numaherd_policy::groups::Policies;
@@ -42,6 +43,13 @@ pub use signals::Ender;
 
 /// The machine that `run` herds.
 const ROOT: &str = "/";
+
+/// The rules whose orders DAMON can carry out, and what of each order it moves.
+const BY_DAMON: &[(&str, Moved)] = &[
+    ("tiered: cold", Moved::Unused),
+    ("tiered: used", Moved::All),
+    ("tiered: loaded", Moved::All),
+];
 
 /// What the ledger of a run with a purpose may take at least, in MiB: whoever records wants all of it (chosen here).
 const RECORDING_MIB: u64 = 1024;
@@ -191,6 +199,9 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     if let Some(hints) = hints {
         host = host.with_hints(hints);
     }
+    if let Some(damon) = damon(&config) {
+        host = host.with_damon(damon);
+    }
     let (control, requests) = control.unwrap_or_else(control::pair);
     let world = host.stop();
     signals::watch(Ender::of(&stop, world.clone()), reload.clone())?;
@@ -314,6 +325,17 @@ fn scheduler(config: &Config, topology: &Topology) -> Result<Option<(Scheduler, 
     started.map(Some).map_err(coded)
 }
 
+/// What moves the pages that `tiered` orders, where that is DAMON.
+fn damon(config: &Config) -> Option<Damon> {
+    if config.herd.dry_run || !config.damon {
+        return None;
+    }
+    let found = Damon::find(Path::new(ROOT), BY_DAMON);
+    found
+        .map_err(|error| print::say(format!("{error}; pages are moved by move_pages")))
+        .ok()
+}
+
 /// The selection, which is said to be an ordinary user's own processes where nothing else selects them.
 fn selected(selection: Selection, config: &Config, confined: Option<Confined>) -> Selection {
     if let Some(Confined { user, lacks }) = confined
@@ -404,4 +426,16 @@ fn elsewhere(error: anyhow::Error) -> anyhow::Error {
     }
     let advice = "--journal FILE, or `journal = \"FILE\"` in the configuration, puts it elsewhere";
     ended(exit, format!("{error}; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BY_DAMON;
+
+    #[test]
+    fn damon_carries_out_every_rule_of_tiered() {
+        let rules = numaherd_policy::paging::tiered::RULES.iter();
+        let by_damon = BY_DAMON.iter().map(|(rule, _)| *rule);
+        assert!(rules.map(|rule| rule.name).eq(by_damon));
+    }
 }

@@ -50,6 +50,10 @@ settings! {
         /// `numaherd-nri`: each `*.toml` in it holds [[group]] and nothing else. They follow the groups of this file,
         /// in the order of the files' names. A relative path starts from the directory of the configuration file.
         groups_from: Option<PathBuf>, left_out: "there are no further groups", example: "\"/run/numaherd/groups.d\"";
+        /// Have the kernel's DAMON move the pages that `tiered` sends to nodes without CPUs or brings back: of those that it
+        /// sends away as unused, it leaves what is used meanwhile. It writes to /sys/kernel/mm/damon. Where DAMON cannot
+        /// do that, or somebody else uses it, pages move by move_pages as always, and the run says so.
+        damon: bool = false, restart: true;
         /// Which threads to herd.
         selection: SelectionSettings;
         /// Intervals and limits.
