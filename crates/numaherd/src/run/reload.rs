@@ -276,6 +276,7 @@ fn keep_what_cannot_change(wanted: &mut Config, held: &Config, began_dry: bool) 
     wanted.ledger_mib = held.ledger_mib;
     wanted.journal.clone_from(&held.journal);
     wanted.selection.clone_from(&held.selection);
+    wanted.damon = held.damon;
     wanted.herd.first_interval_ms = held.herd.first_interval_ms;
     wanted.herd.enforce = held.herd.enforce;
     wanted.herd.limits.take_over = held.herd.limits.take_over;
