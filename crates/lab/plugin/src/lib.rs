@@ -174,9 +174,9 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
         }
         let recorded_here = modelled && user && plugin.is_recording();
         let callbacks: Option<[AccessCallback; 2]> = match modelled && !plugin.is_recording() {
-            true if user => Some([accessed::<false>, accessed::<true>]),
+            true if user => Some([accessed::<false, false>, accessed::<true, false>]),
             true if plugin.models_kernel() => {
-                Some([accessed_by_kernel::<false>, accessed_by_kernel::<true>])
+                Some([accessed::<false, true>, accessed::<true, true>])
             }
             _ => None,
         };
@@ -230,8 +230,8 @@ unsafe fn nop_of(instruction: *mut sys::qemu_plugin_insn) -> Option<Nop> {
     Nop::decode(&bytes)
 }
 
-/// A load, or a store, was made by a program.
-unsafe extern "C" fn accessed<const STORE: bool>(
+/// A load, or a store, was made by a program, or by the kernel, whose idle thread's are left out: no program waits for them.
+unsafe extern "C" fn accessed<const STORE: bool, const BY_KERNEL: bool>(
     vcpu: c_uint,
     info: sys::qemu_plugin_meminfo_t,
     address: u64,
@@ -243,26 +243,8 @@ unsafe extern "C" fn accessed<const STORE: bool>(
         let Some(state) = plugin.vcpu(vcpu) else {
             return;
         };
-        if !state.repeats(address, STORE) {
-            modelled::<STORE>(plugin, state, info, address, instruction as u64);
-        }
-    }
-}
-
-/// A load, or a store, was made by the kernel. The idle thread's are left out: no program waits for them.
-unsafe extern "C" fn accessed_by_kernel<const STORE: bool>(
-    vcpu: c_uint,
-    info: sys::qemu_plugin_meminfo_t,
-    address: u64,
-    instruction: *mut c_void,
-) {
-    let plugin = plugin();
-    // SAFETY: on this vCPU's thread; `info` is valid during this callback.
-    unsafe {
-        let Some(state) = plugin.vcpu(vcpu) else {
-            return;
-        };
-        if !state.runs_idle_thread() && !state.repeats(address, STORE) {
+        let is_left_out = BY_KERNEL && state.runs_idle_thread();
+        if !is_left_out && !state.repeats(address, STORE) {
             modelled::<STORE>(plugin, state, info, address, instruction as u64);
         }
     }
