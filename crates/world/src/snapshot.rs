@@ -201,22 +201,34 @@ pub struct Mapped {
     /// Whether any of them is mapped more than once, as those are that other processes have, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
+    /// If so: those by node that are in mappings of which no page is, as [`Residency::pages`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<(NodeId, u64)>,
 }
 
 impl Mapped {
+    /// The pages on a node that are in mappings that other processes have, too.
+    pub fn of_others_on(&self, node: NodeId) -> u64 {
+        match self.again {
+            true => on(&self.pages, node).saturating_sub(on(&self.alone, node)),
+            false => 0,
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
+}
+
+fn on(pages: &[(NodeId, u64)], node: NodeId) -> u64 {
+    let mut found = pages.iter().filter(|&&(on, _)| on == node);
+    found.next().map_or(0, |&(_, pages)| pages)
 }
 
 impl Residency {
     /// The pages of a kind by node, as [`Self::pages`]; `None` where kinds were not told apart.
     pub fn of_kind(&self, kind: MemoryKind) -> Option<Self> {
         let MemoryKinds { shared, file } = self.kinds.as_ref()?;
-        let on = |pages: &[(NodeId, u64)], node: NodeId| {
-            let mut found = pages.iter().filter(|&&(on, _)| on == node);
-            found.next().map_or(0, |&(_, pages)| pages)
-        };
         let pages = match kind {
             MemoryKind::Private => {
                 let others = |node| on(&shared.pages, node).saturating_add(on(&file.pages, node));
@@ -239,10 +251,7 @@ impl Residency {
 
     /// The pages on one node.
     pub fn on(&self, node: NodeId) -> u64 {
-        self.pages
-            .iter()
-            .find(|&&(n, _)| n == node)
-            .map_or(0, |&(_, pages)| pages)
+        on(&self.pages, node)
     }
 
     /// The node that holds most of the pages; the lowest of several.
@@ -384,6 +393,7 @@ mod tests {
         let mapped = |pages: &[(NodeId, u64)]| Mapped {
             pages: pages.to_vec(),
             again: true,
+            ..Mapped::default()
         };
         let mut residency = Residency {
             pages: vec![(NodeId(0), 10), (NodeId(1), 5), (NodeId(3), 4)],

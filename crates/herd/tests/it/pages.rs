@@ -272,6 +272,7 @@ fn who_share() -> Scene {
                 shared: Mapped {
                     pages: vec![(NodeId(0), 100 * MIB_PAGES)],
                     again: true,
+                    ..Mapped::default()
                 },
                 file: Mapped::default(),
             }),

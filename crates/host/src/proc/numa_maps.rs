@@ -125,9 +125,18 @@ fn is_memory(path: &[u8]) -> bool {
     names.iter().any(|name| path.starts_with(name))
 }
 
+/// Pages of a kind by node.
+#[derive(Default)]
+struct Sums {
+    all: BTreeMap<NodeId, u64>,
+    /// In mappings of which no page is mapped more than once.
+    alone: BTreeMap<NodeId, u64>,
+}
+
 /// All mappings together.
 pub fn residency(mappings: &[NodePages]) -> Residency {
-    let (mut all, mut shared, mut file) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut all = BTreeMap::new();
+    let (mut shared, mut file): (Sums, Sums) = Default::default();
     let mut kinds = MemoryKinds::default();
     for mapping in mappings {
         add(&mut all, mapping.pages.iter().copied());
@@ -137,13 +146,21 @@ pub fn residency(mappings: &[NodePages]) -> Residency {
             MemoryKind::File => (&mut file, &mut kinds.file),
         };
         kind.again |= mapping.mapped_again;
-        add(sums, mapping.not_private());
+        add(&mut sums.all, mapping.not_private());
+        if !mapping.mapped_again {
+            add(&mut sums.alone, mapping.not_private());
+        }
     }
     let pages = |sums: BTreeMap<NodeId, u64>| -> Vec<(NodeId, u64)> {
         let some = sums.into_iter().filter(|&(_, pages)| pages > 0);
         some.collect()
     };
-    (kinds.shared.pages, kinds.file.pages) = (pages(shared), pages(file));
+    for (kind, sums) in [(&mut kinds.shared, shared), (&mut kinds.file, file)] {
+        kind.pages = pages(sums.all);
+        if kind.again {
+            kind.alone = pages(sums.alone);
+        }
+    }
     Residency {
         pages: pages(all),
         kinds: Some(kinds),
@@ -247,6 +264,9 @@ mod tests {
         );
         let kinds = residency.kinds.as_ref().unwrap();
         assert!(kinds.shared.again && kinds.file.again);
+        let of_others = [&kinds.shared, &kinds.file]
+            .map(|kind| [0, 1, 2, 3].map(|node| kind.of_others_on(NodeId(node))));
+        assert_eq!(of_others, [[4007, 0, 0, 96], [603, 303, 0, 0]]);
         let alone = parse(b"7f0000000000 default file=/memfd:ram dirty=9 N1=9\n", 4096);
         assert!(!super::residency(&alone).kinds.unwrap().shared.again);
     }

@@ -128,7 +128,8 @@ pub struct Owner {
     pub id: ProcessId,
     /// Its threads, as places among [`Picture::threads`].
     pub threads: Vec<usize>,
-    /// Its own pages by node (places).
+    /// Its own pages by node (places), without those of files that others map, too, which stay where they are: programs
+    /// and libraries.
     pub pages: Vec<u64>,
     /// Pages by node (places) that it has in common with other processes.
     pub common: Vec<u64>,
@@ -177,9 +178,18 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
     let of_kinds: Vec<Residency> = common_kinds.iter().filter_map(of_kind).collect();
     let in_common = |node: &Node| of_kinds.iter().map(|pages| pages.on(node.id)).sum();
     let common: Vec<u64> = nodes.iter().map(in_common).collect();
-    let pages = all_pages.iter().zip(&common);
-    let pages = pages.map(|(all, common)| all.saturating_sub(*common));
-    let pages: Vec<u64> = pages.collect();
+    let programs: Vec<u64> = match residency.and_then(|residency| residency.kinds.as_ref()) {
+        Some(kinds) if !common_kinds.contains(&MemoryKind::File) => {
+            let of_others = |node: &Node| kinds.file.of_others_on(node.id);
+            nodes.iter().map(of_others).collect()
+        }
+        _ => vec![0; nodes.len()],
+    };
+    let pages = all_pages.iter().zip(&common).zip(&programs);
+    let own = |((all, common), programs): ((&u64, &u64), &u64)| {
+        all.saturating_sub(*common).saturating_sub(*programs)
+    };
+    let pages: Vec<u64> = pages.map(own).collect();
     let all: u64 = all_pages.iter().sum();
     let is_free = known.is_none_or(|known| known.memory_policy.is_none());
     let fits = nodes
@@ -195,20 +205,21 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
         id: process,
         threads: Vec::new(),
         fits: fits.collect(),
+        has_portions: residency.is_some_and(|all| is_private(all, programs.iter().sum())),
         pages,
         common,
         common_kinds,
         private: 0.0,
         is_told: false,
-        has_portions: residency.is_some_and(is_private),
         followed: None,
     }
 }
 
-/// Whether memory is private, as far as kinds are told apart: but for the files that every program has.
-fn is_private(residency: &Residency) -> bool {
+/// Whether memory is private, as far as kinds are told apart, but for so many pages of programs and libraries.
+fn is_private(residency: &Residency, programs: u64) -> bool {
     let private = residency.of_kind(MemoryKind::Private);
-    private.is_none_or(|private| private.total() as f64 >= PRIVATE * residency.total() as f64)
+    let all = residency.total().saturating_sub(programs);
+    private.is_none_or(|private| private.total() as f64 >= PRIVATE * all as f64)
 }
 
 /// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, and files

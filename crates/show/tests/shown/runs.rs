@@ -45,6 +45,7 @@ pub fn buffers() -> Made {
         let mapped = |pages: &[(u32, u64)]| Mapped {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
             again: true,
+            ..Mapped::default()
         };
         if let Some(residency) = &mut postgres.residency {
             residency.kinds = Some(MemoryKinds {

@@ -182,6 +182,7 @@ pub(super) fn buffers(mapped_again: bool) -> Scene {
                 shared: Mapped {
                     pages: vec![(on(0), 4000)],
                     again: mapped_again,
+                    ..Mapped::default()
                 },
                 file: Mapped::default(),
             }),
@@ -278,6 +279,7 @@ fn of_processes_with_memory_in_common_the_private_part_alone_follows() {
             shared: Mapped {
                 pages: on(0, 400),
                 again: true,
+                ..Mapped::default()
             },
             file: Mapped::default(),
         }),
@@ -309,6 +311,7 @@ fn code_is_not_taken_for_memory_in_common() {
         let mapped = Mapped {
             pages: on([466, 141, 482, 51]),
             again: true,
+            ..Mapped::default()
         };
         let (file, shared) = match file {
             true => (mapped, Mapped::default()),

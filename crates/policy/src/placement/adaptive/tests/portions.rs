@@ -1,6 +1,7 @@
 //! Memory that a process's credit does not pay for at once, which follows in portions.
 
 use numaherd_topology::NodeId;
+use numaherd_world::{Mapped, MemoryKinds};
 
 use super::*;
 
@@ -86,4 +87,32 @@ fn a_portion_that_did_not_gain_goes_back_and_is_the_first_again() {
     assert_eq!((there.0, there.2), (0, 3));
     assert_eq!(*back, (0, there.1, 0));
     assert_eq!((again.0, again.2), (0, 3));
+}
+
+/// Memory of a virtual machine of 384 MiB: a twentieth of its pages is of QEMU and its libraries.
+#[test]
+fn files_that_others_map_neither_cost_anything_nor_keep_a_process_whole() {
+    let programs = PAGES / 16;
+    let owner = |alone: u64| {
+        let mut scene = far(0, 200.0);
+        let on = |pages| vec![(NodeId(0), pages)];
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: on(PAGES),
+            kinds: Some(MemoryKinds {
+                shared: Mapped::default(),
+                file: Mapped {
+                    pages: on(programs),
+                    again: true,
+                    alone: on(alone),
+                },
+            }),
+        });
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let picture = Estimator::default().observe(&stage);
+        let cost = picture.to_move(0, &[CpuId(6)]);
+        (cost as u64, picture.processes[0].has_portions)
+    };
+    assert_eq!(owner(0), (PAGES - programs, true));
+    // A file of its own moves, and would not follow in portions of private memory.
+    assert_eq!(owner(programs), (PAGES, false));
 }
