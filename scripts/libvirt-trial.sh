@@ -5,7 +5,7 @@
 #
 #   sudo apt install --no-install-recommends libvirt-daemon-system libvirt-clients qemu-system-x86 numad numactl binutils
 #   scripts/build.sh
-#   target/release/numaherd lab run --limit 30m -- scripts/libvirt-trial.sh
+#   target/release/numaherd lab run --limit 60m -- scripts/libvirt-trial.sh
 #
 # STEPS: which of the steps below (all).
 #
@@ -411,6 +411,7 @@ step_migrate() {
 
 head_of "$(virsh --version | sed 's/^/libvirt /'), $(qemu-system-x86_64 --version | head -n 1), Linux $(uname -r)"
 numactl --hardware | grep -E '^(available|node [0-9]+ cpus)'
+typed sysctl kernel.numa_balancing
 start_libvirtd
 for step in $steps; do
     "step_$step"

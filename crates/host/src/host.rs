@@ -9,8 +9,8 @@ use numaherd_topology::{CpuId, CpuSet, Node, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Effort, Enforcement, Kinship, NewPages,
-    NodeState, Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing,
-    Signal, SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
+    Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal,
+    SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -29,12 +29,13 @@ use crate::kernel::{Kernel, births_now, monotonic_ns, of_root, since_boot_ns};
 use crate::latest::Latest;
 use crate::memory_blocks::MemoryBlocks;
 use crate::new_pages;
+use crate::node_states::NodeStates;
 use crate::options::HostOptions;
 use crate::pager::HostPager;
 use crate::pages::Mover;
 use crate::perf_errors::Reasons;
+use crate::proc::cpuinfo;
 use crate::proc::cpuinfo::Processor;
-use crate::proc::{cpuinfo, meminfo};
 use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::{Scanner, Tick};
@@ -53,6 +54,7 @@ pub struct Host {
     scanner: Scanner,
     /// Finds threads that are in no scan.
     sweep: Sweep,
+    node_states: NodeStates,
     assignments: Assignments,
     counters: Option<Counters>,
     recipe: Option<Recipe>,
@@ -133,6 +135,7 @@ impl Host {
         let mut host = Self {
             scanner: Scanner::new(root.clone(), &options, nodes),
             sweep: Sweep::new(root.clone()),
+            node_states: NodeStates::of(&options),
             assignments: Assignments::set_before(&options.set_before),
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node)
                 .with_extents(topology.nodes().iter().any(Node::is_apart)),
@@ -302,21 +305,6 @@ impl Host {
         processes.sort_unstable_by_key(|process| process.id);
         processes
     }
-
-    fn nodes(&self) -> Vec<NodeState> {
-        let Shared { root, topology, .. } = &*self.shared;
-        let state = |node: &Node| {
-            let text = root.read(&root.meminfo_of(node.id, topology)).ok()?;
-            let (total_bytes, free_bytes) = meminfo::parse(&text)?;
-            Some(NodeState {
-                id: node.id,
-                total_bytes,
-                free_bytes,
-                old_file_bytes: meminfo::inactive_file(&text).unwrap_or(0),
-            })
-        };
-        topology.nodes().iter().filter_map(state).collect()
-    }
 }
 
 /// Whether a thread is among those of a scan.
@@ -404,7 +392,9 @@ impl World for Host {
             page_bytes: self.shared.page_bytes,
             online: look.online,
             processes,
-            nodes: self.nodes(),
+            nodes: self
+                .node_states
+                .read(&self.shared.root, &self.shared.topology),
             threads,
             gaps,
         })

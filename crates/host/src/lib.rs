@@ -52,6 +52,7 @@ mod memory_blocks;
 mod mid_fork;
 mod new_pages;
 mod node_room;
+mod node_states;
 mod options;
 mod pager;
 mod pages;

@@ -139,13 +139,10 @@ fn idle_share(before: Option<CpuTime>, after: Option<CpuTime>) -> u64 {
     let Some(after) = after else {
         return 0;
     };
-    let before = before
-        .filter(|before| before.all < after.all)
-        .unwrap_or_default();
-    // The kernel's idle time may go back by a tick when a CPU has been offline.
-    let idle = u128::from(after.idle.saturating_sub(before.idle));
-    let all = u128::from(after.all - before.all).max(1);
-    let share = u64::try_from(idle * 100 / all).unwrap_or(0).min(100);
+    let since_boot = || CpuTime::default().until(&after);
+    let known = before.and_then(|before| before.until(&after));
+    let (idle, all) = known.or_else(since_boot).unwrap_or((0, 1));
+    let share = u64::try_from(u128::from(idle) * 100 / u128::from(all)).unwrap_or(0);
     if share >= AS_GOOD_AS_IDLE { 100 } else { share }
 }
 

@@ -279,6 +279,7 @@ impl InStep for Model {
                     total_bytes: node.memory_bytes,
                     free_bytes: node.memory_bytes.saturating_sub(used * PAGE_BYTES),
                     old_file_bytes: 0,
+                    busy_cpus: None,
                 })
                 .collect(),
             gaps: Vec::new(),

@@ -228,6 +228,7 @@ fn snapshot(topology: &Topology, second: u64) -> Line {
         total_bytes: 1 << 34,
         free_bytes: 1 << 33,
         old_file_bytes: 0,
+        busy_cpus: None,
     };
     let time_ns = (second + 1) * SECOND_NS;
     let snapshot = Snapshot {

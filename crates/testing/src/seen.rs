@@ -133,6 +133,7 @@ pub fn empty(topology: &Topology) -> Snapshot {
         total_bytes: node.memory_bytes,
         free_bytes: node.memory_bytes / 2,
         old_file_bytes: 0,
+        busy_cpus: None,
     };
     Snapshot {
         sequence: 0,

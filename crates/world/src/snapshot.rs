@@ -311,7 +311,7 @@ pub struct Process {
 }
 
 /// A node as it was at the end of the interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeState {
     /// Which node.
     pub id: NodeId,
@@ -323,6 +323,10 @@ pub struct NodeState {
     /// that is not known.
     #[serde(default, skip_serializing_if = "is_none")]
     pub old_file_bytes: u64,
+    /// How many of its CPUs all threads of the machine kept busy on average, also those that are not watched; `None` where
+    /// all are watched, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_cpus: Option<f64>,
 }
 
 /// What a world saw over one interval. Rates and shares are of this interval alone.

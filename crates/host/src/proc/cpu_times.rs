@@ -16,6 +16,16 @@ pub struct CpuTime {
     pub all: u64,
 }
 
+impl CpuTime {
+    /// Idle ticks and all ticks until a later reading; `None` where none fell between the two.
+    pub fn until(&self, later: &Self) -> Option<(u64, u64)> {
+        let all = later.all.checked_sub(self.all).filter(|&all| all > 0)?;
+        // The kernel's idle time may go back by a tick when a CPU has been offline.
+        let idle = later.idle.saturating_sub(self.idle).min(all);
+        Some((idle, all))
+    }
+}
+
 /// Time by CPU number. Lines that are not understood are left out.
 pub fn parse(text: &[u8]) -> BTreeMap<u32, CpuTime> {
     let of_line = |line| {

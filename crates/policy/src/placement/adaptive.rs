@@ -45,7 +45,9 @@
 //!
 //! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
 //! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
-//! core is idle in any other. The equations know what siblings cost.
+//! core is idle in any other. The equations know what siblings cost. CPUs that threads that are not watched keep busy (where a
+//! program or cgroup alone is) are not a domain's: nothing goes there, and what is held there while another domain has a CPU is
+//! let go.
 //!
 //! A thread needs as much room as it wanted at its busiest of late (of which half counts 5 s later): threads that wait for
 //! each other want little now and all in a moment. A process is left alone while its threads want less than a third of
@@ -215,14 +217,15 @@ impl Adaptive {
     }
 
     /// Lets threads go that could suffer nowhere any more, and those that wait for CPUs where nothing shows whether they
-    /// gain by being held.
+    /// gain by being held, or where threads that are not watched have them.
     fn release(&mut self, stage: &Stage<'_>, picture: &Picture) {
         let wanted = picture.wanted_in(&picture.now());
         let is_short = |load: &Load| {
-            let seat = picture
-                .seat(load.cpu)
-                .filter(|_| picture.from == Basis::Residency);
-            seat.is_some_and(|seat| uncounted::is_short(picture, &wanted, seat.domain))
+            picture.seat(load.cpu).is_some_and(|seat| {
+                let domain = seat.domain;
+                (picture.from == Basis::Residency || picture.cores.has_others(domain))
+                    && uncounted::is_short(picture, &wanted, domain)
+            })
         };
         let calm = self.calm.line_up(&stage.snapshot.threads);
         for (at, load) in picture.threads.iter().enumerate() {

@@ -135,6 +135,7 @@ fn snapshot(topology: &Topology, second: u64) -> Snapshot {
         total_bytes: 1 << 34,
         free_bytes: 1 << 33,
         old_file_bytes: 0,
+        busy_cpus: None,
     };
     Snapshot {
         sequence: second,

@@ -284,6 +284,7 @@ impl Made {
             total_bytes: 1 << 30,
             free_bytes: 1 << 29,
             old_file_bytes: 0,
+            busy_cpus: None,
         };
         self.ledger.saw(Snapshot {
             sequence: self.snapshots,

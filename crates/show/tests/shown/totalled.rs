@@ -71,6 +71,7 @@ impl World for Obedient {
             total_bytes: node.memory_bytes,
             free_bytes: node.memory_bytes / 2,
             old_file_bytes: 0,
+            busy_cpus: None,
         };
         Ok(Snapshot {
             sequence: self.seconds - 1,

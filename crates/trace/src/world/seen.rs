@@ -120,6 +120,7 @@ impl InStep for TraceWorld {
                         .memory_bytes
                         .saturating_sub(engine.memory.pages.used_bytes(place)),
                     old_file_bytes: 0,
+                    busy_cpus: None,
                 })
                 .collect(),
             gaps: Vec::new(),

@@ -86,6 +86,7 @@ impl Run {
             total_bytes: 1 << 30,
             free_bytes: 1 << 29,
             old_file_bytes: 0,
+            busy_cpus: None,
         };
         Snapshot {
             sequence: second - 1,

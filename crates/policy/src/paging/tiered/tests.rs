@@ -83,6 +83,7 @@ impl Machine {
                 total_bytes: 1024 * MIB,
                 free_bytes: self.free[node as usize],
                 old_file_bytes: if node == 0 { self.old_files } else { 0 },
+                busy_cpus: None,
             })
             .collect();
         let gb_per_s = self.scene.topology.timing().node_gb_per_s.as_ref();

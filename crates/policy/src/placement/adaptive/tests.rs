@@ -1,6 +1,7 @@
 mod dealt;
 mod home;
 mod looks;
+mod others;
 mod phases;
 mod portions;
 mod uncounted;

@@ -83,6 +83,7 @@ fn snapshot(topology: &Topology, cpus: u32, threads: u32, second: u64) -> Snapsh
         total_bytes: node.memory_bytes,
         free_bytes: node.memory_bytes / (u64::from(node.id.0) + 2),
         old_file_bytes: 0,
+        busy_cpus: None,
     };
     Snapshot {
         sequence: second,
