@@ -29,9 +29,17 @@ impl Default for PageMoves {
 }
 
 impl PageMoves {
-    /// Takes in what became of orders. One that moved nothing says nothing of what a move takes.
+    /// Takes in what became of orders. One of whose pages most did not move says nothing of what a move takes: to look at
+    /// the others took its time, too.
     pub(super) fn learn(&mut self, outcomes: &[PageOutcome]) {
-        for outcome in outcomes.iter().filter(|outcome| outcome.moved > 0) {
+        let says_it = |outcome: &&PageOutcome| {
+            let others = outcome
+                .failed
+                .values()
+                .fold(outcome.already_there, |a, b| a.saturating_add(*b));
+            outcome.moved > others
+        };
+        for outcome in outcomes.iter().filter(says_it) {
             self.pages += outcome.moved as f64;
             self.took_ns += outcome.took_ns as f64;
         }
@@ -49,6 +57,7 @@ impl PageMoves {
 #[cfg(test)]
 mod tests {
     use numaherd_testing::{all_pages, moved};
+    use numaherd_world::PageFailure;
 
     use super::*;
 
@@ -63,6 +72,10 @@ mod tests {
             ..moved(&order, pages)
         };
         moves.learn(&[outcome(0, 1_000_000_000)]);
+        assert_eq!(moves.each_ns(), USUAL_NS);
+        let mut sparse = outcome(512, 1_000_000_000);
+        sparse.failed.insert(PageFailure::NotThere, 20_000);
+        moves.learn(&[sparse]);
         assert_eq!(moves.each_ns(), USUAL_NS);
         moves.learn(&[outcome(512, 512 * 10_500)]);
         assert_eq!(moves.each_ns(), 6_000.0);
