@@ -36,7 +36,6 @@ pub fn buffers() -> Made {
             1 | 2 => &[(0, 32_000)],
             _ => &[(0, 16_000), (1, 16_000)],
         };
-        let files = [(0, 1_500)];
         let all: &[(u32, u64)] = match second {
             1 | 2 => &[(0, 33_500), (1, 2_000)],
             _ => &[(0, 17_500), (1, 18_000)],
@@ -50,7 +49,7 @@ pub fn buffers() -> Made {
         if let Some(residency) = &mut postgres.residency {
             residency.kinds = Some(MemoryKinds {
                 shared: mapped(shared),
-                file: mapped(&files),
+                file: mapped(&[(0, 1_500)]),
             });
         }
         made.second(
