@@ -43,17 +43,18 @@ impl Others {
                 now[node] -= thread.cpu_share;
             }
         }
-        let last = match is_known {
-            true => self.last.replace(now.clone()),
-            false => self.last.clone(),
+        let others: Vec<f64> = if is_known {
+            let before = self
+                .last
+                .replace(now.clone())
+                .unwrap_or_else(|| now.clone());
+            let both = now.into_iter().zip(before);
+            both.map(|(now, before)| now.min(before)).collect()
+        } else {
+            self.last.clone().unwrap_or_else(|| vec![0.0; now.len()])
         };
-        let Some(last) = last.or_else(|| is_known.then(|| now.clone())) else {
-            return vec![0.0; now.len()];
-        };
-        let least = |(now, last): (f64, f64)| if is_known { now.min(last) } else { last };
-        let others = now.into_iter().zip(last).map(least);
         let counts = |others: f64| if others < LEAST_OTHERS { 0.0 } else { others };
-        others.map(counts).collect()
+        others.into_iter().map(counts).collect()
     }
 }
 
