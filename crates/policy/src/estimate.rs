@@ -64,7 +64,7 @@ use crate::settings::ByUseSettings;
 use crate::stage::Stage;
 use beliefs::Beliefs;
 pub use cores::Cores;
-use cores::Others;
+use cores::Unwatched;
 pub use covered::Covered;
 use demands::{Demand, Draw, WRITTEN, demands, figures};
 use kinds::Kinds;
@@ -99,7 +99,7 @@ pub struct Estimator {
     local_ns: f64,
     beliefs: Beliefs,
     page_moves: PageMoves,
-    others: Others,
+    unwatched: Unwatched,
     /// How memory follows threads to several nodes.
     by_use: ByUseSettings,
 }
@@ -262,7 +262,7 @@ impl Estimator {
         let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))
             .collect();
-        let cores = Cores::of(stage, &self.others.take(stage));
+        let cores = Cores::of(stage, &self.unwatched.take(stage));
         let kinds = Kinds::of(&threads, &seats);
         let demands = (draws.iter().zip(&figures))
             .map(|(draw, figures)| demands(draw, figures, &threads, &kinds, &seats, &cores))

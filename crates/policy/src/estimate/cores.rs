@@ -21,12 +21,12 @@ const LEAST_OTHERS: f64 = 0.25;
 
 /// The CPUs of each node (place) that threads that are not watched keep busy.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Others {
+pub(super) struct Unwatched {
     /// In the last interval in which that was known.
     last: Option<Vec<f64>>,
 }
 
-impl Others {
+impl Unwatched {
     /// Takes in an interval.
     pub(super) fn take(&mut self, stage: &Stage<'_>) -> Vec<f64> {
         let (topology, snapshot) = (stage.topology, stage.snapshot);

@@ -45,9 +45,9 @@
 //!
 //! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
 //! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
-//! core is idle in any other. The equations know what siblings cost. CPUs that threads that are not watched keep busy (where a
-//! program or cgroup alone is) are not a domain's: nothing goes there, and what is held there while another domain has a CPU is
-//! let go.
+//! core is idle in any other. The equations know what siblings cost. Where only a program or a cgroup is
+//! watched, CPUs that other threads keep busy do not count as a domain's: no thread goes there, and one that is held there is
+//! let go if another domain has a CPU.
 //!
 //! A thread needs as much room as it wanted at its busiest of late (of which half counts 5 s later): threads that wait for
 //! each other want little now and all in a moment. A process is left alone while its threads want less than a third of
