@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 /// The laboratory; `numaherd` is beside it.
 const LABORATORY: &str = env!("CARGO_BIN_EXE_numaherd-lab");
@@ -68,6 +69,10 @@ fn packages(folder: &Path) -> Packages {
     }
 }
 
+/// Packages that several tests look at.
+static PACKAGES: LazyLock<Packages> =
+    LazyLock::new(|| packages(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages")));
+
 /// The same package under another version, in this folder.
 fn of_version(package: &Path, version: &str, folder: &Path) -> PathBuf {
     let (root, other) = (folder.join("other"), folder.join("other.deb"));
@@ -102,7 +107,7 @@ fn files(package: &Path) -> BTreeSet<String> {
 #[test]
 fn packages_are_built_the_same_twice_and_have_what_they_should() {
     let folder = tempfile::tempdir().unwrap();
-    let first = packages(&folder.path().join("first"));
+    let first = &*PACKAGES;
     let again = packages(&folder.path().join("again"));
     for (first, again) in [
         (&first.numaherd, &again.numaherd),
@@ -120,7 +125,7 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
     let summed = said(
         Command::new("sha256sum")
             .args(sums)
-            .current_dir(folder.path().join("first")),
+            .current_dir(folder.path().join("again")),
     );
     assert_eq!(
         summed
@@ -130,16 +135,16 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
         3,
         "{summed}"
     );
-    let (first, laboratory, numad) = (first.numaherd, first.laboratory, first.numad);
+    let (first, laboratory, numad) = (&first.numaherd, &first.laboratory, &first.numad);
 
-    let list = said(Command::new("dpkg-deb").arg("--contents").arg(&numad));
+    let list = said(Command::new("dpkg-deb").arg("--contents").arg(numad));
     assert!(list.contains("./usr/bin/numad -> numaherd\n"), "{list}");
-    let control = said(Command::new("dpkg-deb").arg("--field").arg(&numad));
+    let control = said(Command::new("dpkg-deb").arg("--field").arg(numad));
     for line in ["Provides: numad", "Conflicts: numad", "Replaces: numad"] {
         assert!(control.lines().any(|said| said == line), "{control}");
     }
 
-    let of_laboratory = files(&laboratory);
+    let of_laboratory = files(laboratory);
     for file in [
         "./usr/bin/numaherd-lab",
         "./usr/share/man/man1/numaherd-lab-run.1.gz",
@@ -154,14 +159,14 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
         said(
             Command::new("dpkg-deb")
                 .arg("--field")
-                .args([&laboratory, Path::new(name)]),
+                .args([laboratory, Path::new(name)]),
         )
     };
     let version = field("Version");
     let same = format!("numaherd (= {})", version.trim());
     assert!(field("Depends").starts_with(&same), "{}", field("Depends"));
 
-    let files = files(&first);
+    let files = files(first);
     let clash: Vec<_> = files
         .intersection(&of_laboratory)
         .filter(|file| !file.ends_with('/'))
@@ -188,7 +193,7 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
     said(
         Command::new("dpkg-deb")
             .arg("--raw-extract")
-            .args([&first, &unpacked]),
+            .args([first, &unpacked]),
     );
     let control = |file: &str| fs::read_to_string(unpacked.join("DEBIAN").join(file)).unwrap();
     assert_eq!(control("conffiles"), "/etc/numaherd/numaherd.toml\n");
@@ -337,8 +342,6 @@ fn holds(script: &str, packages: &[(&str, &Path)], lines: &[&str]) {
 
 #[test]
 fn a_package_is_installed_started_killed_stopped_and_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let package = packages(folder.path()).numaherd;
     let lines = [
         "installed",
         "it is not switched on",
@@ -366,14 +369,14 @@ fn a_package_is_installed_started_killed_stopped_and_removed() {
         "its configuration stays",
         "purging leaves nothing",
     ];
-    holds("installed.sh", &[("PACKAGE", &package)], &lines);
+    holds("installed.sh", &[("PACKAGE", &PACKAGES.numaherd)], &lines);
 }
 
 #[test]
 fn an_upgrade_and_a_downgrade_with_a_running_herd_keep_its_promises() {
     let folder = tempfile::tempdir().unwrap();
-    let package = packages(folder.path()).numaherd;
-    let newer = of_version(&package, "99.0-1", folder.path());
+    let package = &PACKAGES.numaherd;
+    let newer = of_version(package, "99.0-1", folder.path());
     let lines = [
         "an upgrade replaces the package",
         "an upgrade restarts a running herd",

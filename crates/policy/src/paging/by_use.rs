@@ -1,39 +1,43 @@
-//! By use: memory that one node uses goes there, and what several use is spread over them.
+//! By use: memory that one node uses moves there, and memory that several nodes use is spread over them.
 //!
-//! Problem: the threads of a process run on several nodes and its memory was loaded by one of them, so all wait for
-//! one controller. What each thread has for itself belongs beside it; what all use has no right node, and is read
-//! fastest from all of them at once.
+//! Problem: the threads of a process run on several nodes, but one of them loaded the memory, so all wait for one
+//! controller. What each thread has for itself belongs beside it. What all use has no right node, and is read fastest
+//! from all nodes at once.
 //!
-//! Rule: the accesses that are sampled of a process with placed threads on several nodes, and no other busy threads, are
-//! counted by block of `by_use.block_pages` pages (by default 2 MiB, so that a huge page is never split) and by the node
-//! that they came from. After the eighth of a block, it is *private*, and ordered to the node that at least three quarters
-//! of them came from, or *shared*, and ordered to the process's nodes in turn, 512 pages by 512 pages, each as often as it has threads.
-//! A block that several nodes use stays where three quarters of its accesses are local: its pages lie with their users; and
-//! where most lines of its process are, as below.
+//! Rule: the paging counts sampled accesses of each process that has placed threads on several nodes and no other busy
+//! threads. It counts them by block and by node of the thread.
+//! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
+//!    block is *private* and moves there. Otherwise it is *shared*: the nodes of the process take turns, 512 pages each
+//!    time, each as often as it has threads, and the block moves to the node whose turn it is. A shared block stays if
+//!    three quarters of its accesses are local: its pages already lie with their users. It also stays if more of its
+//!    process's counted lines are local than 3 allows.
+//! 2. *By other blocks* of its process it is judged until then, if these are alike. Two accesses to one block always
+//!    come from one node if all memory is private, and only as often as by chance if all is shared. If at least 32 such
+//!    pairs were seen and their share is within 15 % of the way from one of these to the other, the process counts as
+//!    that. It also counts as shared if at least four blocks were judged by their own accesses and two thirds of them
+//!    are shared.
+//! 3. *A process counts as shared* only if its local accesses are no more than half of the way from chance to all, both
+//!    of those that are sampled and of those that are counted (half of which count 5 s later): samples of a moment may
+//!    show only one phase of a program.
+//! 4. *All at once*: when a process begins to count as shared, all the rest of its private memory is ordered to the
+//!    nodes in turn, so that memory that is large, or only written, need not be sampled block by block. Memory of fewer
+//!    blocks of 512 pages than there are threads would not be even on the nodes, and is not ordered like this.
+//!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it
+//!    for a while.
 //!
-//! Until then it goes by the process's other blocks. Where all memory is private, two accesses to one block always come
-//! from the same node; where all is shared, only as often as by chance. When at least 32 such pairs were seen, and their
-//! share is within 15 % of the way from one of the two to the other, the process counts as that one. It counts as shared,
-//! too, when at least four blocks have been judged by their own accesses and two thirds of them are. Either way local
-//! accesses must be no more than half of the way from chance to all, of those that are sampled and, where lines from memory are
-//! counted, of these, half of which count 5 s later: samples of a moment may show one phase of a program alone. The block's own
-//! eighth access decides anew. A process
-//! that counts as shared has all the rest of its private memory ordered at once like this, so that large memory, and what is
-//! only written, need not be sampled block by block. Memory of fewer blocks of 512 pages than there are threads is not: it
-//! would not be even on their nodes. Once all is ordered, it takes 32 accesses to show that a block is private, since threads
-//! that pass through a block in turn seem to own it for a while.
+//! A block is ordered once by others' accesses and once by its own, and again only when its node has no thread of the
+//! process any more, or after `thaw_after_s`. All the rest at once is ordered once within `thaw_after_s`.
 //!
-//! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
-//! `thaw_after_s`; all the rest at once is ordered once within `thaw_after_s`. When 128 accesses in a row were local or to
-//! blocks that had been ordered, sampling rests until threads have moved, or for `thaw_after_s`; and until the next snapshot
-//! in which less than three quarters of a process's counted lines were local, unless it counts as shared: then it is in a phase
-//! that reads other blocks.
+//! Sampling rests after 128 accesses in a row that were local or to blocks that had been ordered. It goes on when threads
+//! have moved, after `thaw_after_s`, or when in a snapshot less than three quarters of the counted lines of a process that
+//! does not count as shared were local: that process is in a phase that reads other blocks.
 //!
-//! Terms: a *block* is `by_use.block_pages` pages that begin at a multiple of it. Source: shared memory spread, private
+//! Terms: a *block* is `by_use.block_pages` pages that begin at a multiple of it (by default 2 MiB, so that a huge page is
+//! never split); an access is *local* if the page is on the thread's own node. Source: shared memory spread, private
 //! memory at home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
 //!
 //! Properties: by its own accesses, no block is ordered more than twice within `thaw_after_s` while the process's threads
-//! stay on their nodes; every order is to a node on which the process has a placed thread.
+//! stay on their nodes. Every order is to a node on which the process has a placed thread.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};

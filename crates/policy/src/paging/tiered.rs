@@ -1,30 +1,30 @@
 //! Tiered: cold memory goes to nodes without CPUs, and comes back when it is used.
 //!
 //! Problem: some machines have memory apart from their CPUs (CXL expanders, HBM beside DRAM). The kernel fills the nodes
-//! with CPUs first, whatever is in that memory: what nobody uses keeps out what is used, which then lies far from everyone.
-//! And when the controller of a near node is saturated, memory that is farther away may answer sooner.
+//! with CPUs first, so memory that nobody uses keeps out memory that is used, which then lies far from everyone. And when
+//! the controller of a near node is saturated, memory that is farther away may answer sooner.
 //!
-//! Rule: a node with memory and CPUs is *near*, one with memory alone is *apart*. Private memory goes by blocks of 2 MiB.
+//! Rule: a node with memory and CPUs is *near*, one with memory alone is *apart*. Private memory moves by blocks of 2 MiB.
 //!
-//! 1. *Cold.* While less than `tiered.keep_free` of a near node's memory is free, files that nobody used of late counted as
-//!    free, cold blocks of its processes go to the nearest node apart that has more than that free and is no faster by its
-//!    bandwidth: as many as are missing. A block is cold if no access to it was sampled for `tiered.cold_after_s` at least,
-//!    while those that were used have eight samples each on average, stores among what is sampled. Where nothing is
-//!    sampled, or loads alone, nobody can tell: then only the memory of a process is cold whose threads together used less
-//!    than 1 % of a CPU all that time.
-//! 2. *Used.* A block on a node apart that was sampled twice comes back, the most used first, to the near node from which
-//!    it was used or the nearest to that, while more than `tiered.keep_free` is free there. If there is not, it counts as
-//!    missing there in 1. It does not come back if accesses to that node took longer in the last turn than those to the
-//!    node apart.
-//! 3. *Loaded.* Where the lines that threads read from their own node take more than half of its bandwidth, latencies
-//!    are compared once in a turn of `tiered.cold_after_s`, as sampled accesses have them. If the near node's is longer than
-//!    that of a node apart, blocks with an eighth of its samples go there, the coldest first. The latency of a node apart
-//!    that nobody uses is the shortest that was seen of the near one, as many times as the machine's description says that
-//!    it is farther; where it does not say, nothing is done. Such blocks come back by 2 once both latencies are known.
+//! 1. *Cold.* If less than `tiered.keep_free` of a near node's memory is free, as many cold blocks of its processes as are
+//!    missing go to a node apart: the nearest that has more than that free and no more bandwidth. Files that nobody used
+//!    of late count as free. A block is cold if no access to it was sampled for at least `tiered.cold_after_s`, while
+//!    blocks that were used have eight samples each on average, and stores are among what is sampled. Without samples, or
+//!    with samples of loads alone, nobody can tell; then only memory of a process is cold whose threads together used
+//!    less than 1 % of a CPU all that time.
+//! 2. *Used.* A block on a node apart that was sampled twice comes back, the most used block first. It goes to the near
+//!    node from which it was used, or the nearest to that, while more than `tiered.keep_free` is free there. If there is
+//!    not, it counts as missing in 1. It does not come back if accesses to that near node took longer in the last turn than
+//!    accesses to the node apart.
+//! 3. *Loaded.* If the lines that threads read from their own node take more than half of its bandwidth, latencies of
+//!    sampled accesses are compared once a turn. If the near node's latency is longer than that of a node apart, blocks
+//!    with an eighth of its samples go there, the coldest first. The latency of a node apart that nobody uses is estimated:
+//!    the shortest that was seen of the near node, times the ratio of their latencies in the machine's description. Without
+//!    a description, nothing is done. Such blocks come back by 2 once both latencies are known.
 //!
 //! A block that has come back stays near for twice `tiered.cold_after_s`, and for twice as long each time after. Processes
-//! whose user gave their memory a place, or whose memory is fixed, are left alone. Where nothing is short, nothing is
-//! loaded and nothing is apart, nothing is sampled.
+//! whose memory is fixed, or has a place by their user, are left alone. While memory is not short, no node is loaded and
+//! nothing is apart, nothing is sampled.
 //!
 //! Terms: a *turn* is `tiered.cold_after_s` during which accesses are sampled. Source: pages move while the loaded latency of
 //! where they are is longer: Colloid (SOSP 2024); cold memory goes first to the far tier: TPP (ASPLOS 2023); counts are

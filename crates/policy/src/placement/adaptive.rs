@@ -1,78 +1,81 @@
 //! Adaptive: acts where it expects the machine to lose fewer cores, and is Linux everywhere else.
 //!
-//! Problem: each published policy is right on its own ground and loses on others'. A person who is to leave one
-//! on needs one that gains where it acts, and does nothing elsewhere.
+//! Problem: each published policy is right on its own ground and loses on others'. Whoever leaves one on needs a
+//! policy that gains where it acts and does nothing elsewhere.
 //!
 //! Rule, at each look:
-//! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
-//!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
-//! 2. *Candidates*: the threads where they are, or where they will be once the kernel has spread them over free
-//!    CPUs; the same with those back beside their memory that the kernel moved away from it; the layouts of `dino`, `di`
-//!    and `n-mass`; each with the memory where it is and with its threads, and
-//!    with what processes have in common spread over the nodes of their threads; and from the best of these a local
-//!    search, in which a thread that suffers moves to another domain, or changes places with the one there that
-//!    suffers least.
-//! 3. *Least constraint*: threads and memory stay that the best candidate would move without losing fewer cores by it.
-//! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
-//!    more than a quarter of that; it would have been as much on average over the last looks, back to 10 s, since its memory
-//!    last moved, and more than the standard error of that: what suits threads in one phase may cost them more in the next; the
-//!    kernel is not about to move a thread from a domain that is short of cores to one that is not; over the time that its
-//!    threads have been seen, it would have paid for moves there and back, at what moving pages has taken on this machine; and every process that it touches has credit for its cost. Where it has too little,
-//!    and its threads stay where they are, a part of its memory that the credit pays for follows first, and once that has
-//!    gained, the next; otherwise its
-//!    memory stays for now. `loss_budget` of the time that a process runs accrues as credit, beginning with
-//!    `first_credit_ms`.
-//! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
-//!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
-//!    there; that of one on several follows the samples of its accesses, where all of its threads can be held. Before,
-//!    it is dealt to their nodes, if nearly all of it is on one and a twentieth of the busy cores can be gained: who uses
-//!    what is not known yet, and all wait for that one.
-//!    Shared memory that is mapped more than once (and files that are, where they are most of a process's pages) is
-//!    in common: it never follows a process, and is spread by blocks of 512 pages over the nodes of all processes
-//!    that wait for such memory, each as often as they have threads there, in the process that has most of it; of
-//!    these processes, the private memory alone follows. Each of them is charged for the pages as often as there
-//!    are such processes: each is interrupted for every page.
-//! 6. *Verify*. When hardly any page moves any more, the speeds of all threads in the next quarter of a second are
-//!    compared with those in the last look in which they did the same, as far as is counted: asked the last-level cache as often
-//!    per instruction, within 15 %. If they are no better on average, nothing is tried for `wait_s`, and for twice as long each
-//!    time after; after the second time in a row nothing is tried before as much more or less is lost as must be gained, or
-//!    other threads are busy. If they are worse, by the mean of what was expected and what was seen, each weighted by its
-//!    variance (that of what is seen is known from looks between which nothing was done), threads and memory go back, too: a
-//!    thread that would share a core there while another is idle is let go instead; one that the kernel has moved since stays
-//!    there, and so do threads whose memory has followed their use. Where a gain shows, its cost is refunded. Either way the
-//!    estimates learn from it. Where threads do something else than before for most of a second, their speeds say nothing:
-//!    threads go back if the equations want them back by what they do now, and nothing is refunded.
+//! 1. *Estimate* what each thread demands, and how many cores the machine loses to caches and memory
+//!    ([`crate::estimate`]). If that is less than `least_gain` of the busy cores, do nothing.
+//! 2. *Candidates.* The layouts to begin with are the threads where they are, or where the kernel is about to spread
+//!    them over free CPUs; the same with threads back beside memory that the kernel moved them away from; and those of
+//!    `dino`, `di` and `n-mass`. Each is tried with memory where it is, with memory beside its threads, and with common
+//!    memory spread. From the best of these, a local search moves a thread that suffers to another domain, or lets it
+//!    change places with the thread there that suffers least.
+//! 3. *Least constraint.* Leave out of the best candidate every move of a thread or of memory that gains nothing.
+//! 4. *Gates.* Act only if all of this holds:
+//!    * On average over all draws, the gain is at least `least_gain` of the busy cores. No draw loses more than a
+//!      quarter of that.
+//!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
+//!      the standard error of that: what suits threads in one phase may cost them more in the next.
+//!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
+//!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at what
+//!      moving a page has taken on this machine.
+//!    * Every process that is touched has credit for its cost. Credit begins with `first_credit_ms` and grows by
+//!      `loss_budget` of the time that the process runs. If it is too little for memory whose threads stay where they
+//!      are, the part that it pays for moves first, and the next part once that has gained. Other memory waits.
+//! 5. *Act.*
+//!    * Threads that move or suffer are held in their memory domain. A thread that only made room is the kernel's
+//!      again at the next look.
+//!    * The memory of a process whose threads are on one node moves there. If they are on several nodes, and all can
+//!      be held, it moves as samples of its accesses show. Until they do, nobody knows who uses what. If nearly all
+//!      of the memory is on one node, all threads wait for that node meanwhile; so if a twentieth of the busy cores
+//!      can be gained, the memory is first dealt to the nodes of the threads.
+//!    * *Common* memory never follows a process. This is shared memory that is mapped more than once, and such files
+//!      if they are most of a process's pages. It is spread by blocks of 512 pages over the nodes of all processes
+//!      that wait for it, in proportion to their threads. The process that has most of it mapped moves it. Each is
+//!      charged, because each is interrupted for every page.
+//! 6. *Verify.* Once hardly any page moves any more, the speed of each thread over a quarter of a second is compared
+//!    with its speed in the last look in which it did the same: it asked the last-level cache as often per
+//!    instruction, within 15 %. The estimates learn from the outcome:
+//!    * On average the threads are faster: the cost is refunded.
+//!    * They are not: nothing is tried for `wait_s`, and for twice as long each time after. After the second time in a
+//!      row, nothing is tried until the loss has changed by what must be gained, or other threads are busy.
+//!    * They are slower, by the mean of what was expected and what was seen, each weighted by its variance (looks
+//!      between which nothing was done show that of what is seen): threads and memory also go back. A thread that
+//!      would share a core there while another is idle is let go instead. A thread that the kernel has moved
+//!      since stays, and so do threads whose memory has followed its use.
+//!    * For most of a second they do something else than before, so their speeds say nothing: threads go back if the
+//!      equations now want them back. Nothing is refunded.
 //!
-//! No thread is put on a core beside another while a core that it may use is idle: within a domain the kernel spreads
-//! threads over cores, so that a domain has room for as many as it has cores, and for as many as it has CPUs where no
-//! core is idle in any other. The equations know what siblings cost. Where only a program or a cgroup is
-//! watched, CPUs that other threads keep busy do not count as a domain's: no thread goes there, and one that is held there is
-//! let go if another domain has a CPU.
+//! Room: no thread is put on a core beside another while a core that it may use is idle. The kernel spreads threads
+//! over the cores of a domain, so a domain has room for as many threads as it has cores, and for as many as it has
+//! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep busy
+//! are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. A thread needs as
+//! much room as it wanted at its busiest of late (half of that counts 5 s later), because threads that wait for each
+//! other want little now and all in a moment. A process whose threads want less than a third of that is left alone:
+//! what some do while the others sleep is not what the process does.
 //!
-//! A thread needs as much room as it wanted at its busiest of late (of which half counts 5 s later): threads that wait for
-//! each other want little now and all in a moment. A process is left alone while its threads want less than a third of
-//! what they wanted then: what some do while the others sleep is not what the process does.
-//!
-//! Where nothing is counted, threads and memory are only brought together: when each look of 10 s wanted the same. No
-//! action can be verified then, so each is taken not to have gained: what it costs is never refunded, and its process
-//! rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go there, if
+//! Where nothing is counted, threads and memory are only brought together, and only when each look of 10 s wanted the
+//! same. No action can be verified then, so each counts as one without a gain: its cost is never refunded, and its
+//! process rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go if
 //! another domain has some.
 //!
-//! When: 50 ms after the start, and after a look at which half of the busy threads have never been busy before; then
-//! after twice as long each time, or four times where what is counted shows that nothing is to be gained, up to the
-//! loop's own cadence; and after it acted, as soon as that can be judged.
+//! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time. Each
+//! further look comes after twice as long, or after four times as long where counts show that nothing is to be gained,
+//! up to the loop's own cadence. After an action, the next look comes as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed here.
 //! The parts: shared memory spread, private at home (Carrefour, ASPLOS 2013); rank layouts by a model (Pandia,
 //! EuroSys 2017); the budget (conservative bandits, ICML 2016).
 //!
-//! Properties: what it is charged for a process and not refunded is at most `loss_budget` of the time that this
-//! ran, and `first_credit_ms`; without an expected gain no thread is placed and no page ordered, but to undo; no
-//! thread is moved outside its pool.
+//! Properties: what a process is charged and not refunded is at most `loss_budget` of the time that it ran, and
+//! `first_credit_ms`. Without an expected gain, no thread is placed and no page ordered, except to undo. No thread is
+//! moved outside its pool.
 
 mod action;
 mod cores;
+mod credit;
 mod home;
 mod orders;
 mod past;
@@ -90,7 +93,7 @@ use std::time::Duration;
 use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, PageOutcome, ProcessId, Signal, ThreadId};
 
-use crate::estimate::{Basis, Estimator, Load, Picture};
+use crate::estimate::{Basis, Estimator, Load, Owner, Picture};
 use crate::losses::{Losses, Meter};
 use crate::memory::PerThread;
 use crate::policy::{Needs, Optional, Random};
@@ -99,6 +102,7 @@ use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Verdict, costs};
+use credit::Credit;
 use orders::of_memory;
 use past::Past;
 pub use rules::RULES;
@@ -122,8 +126,7 @@ const JUDGED_AFTER: u64 = 250_000_000;
 const SUFFERS: f64 = 0.05;
 /// Looks after which a held thread is let go that could suffer nowhere.
 const CALM_LOOKS: u32 = 3;
-/// After so many ns it is searched again although as much is lost as when nothing was found: by then there is more
-/// credit.
+/// After so many ns it is searched again although as much is lost as when nothing was found.
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
@@ -138,7 +141,7 @@ pub struct Adaptive {
     settings: AdaptiveSettings,
     estimator: Estimator,
     seeds: Seeds,
-    credit: BTreeMap<ProcessId, f64>,
+    credit: Credit,
     action: Option<Action>,
     /// Threads that are let go at the next look.
     let_go: Vec<ThreadId>,
@@ -150,8 +153,7 @@ pub struct Adaptive {
     wait_until_ns: u64,
     failed: i32,
     next: Duration,
-    /// What was lost when a search found nothing to gain, and when, in ns.
-    fruitless: Option<(f64, u64)>,
+    fruitless: Option<Fruitless>,
     /// Looks since many threads became busy.
     looks: u32,
     /// Threads that have been busy.
@@ -166,6 +168,16 @@ pub struct Adaptive {
     losses: Option<Losses>,
 }
 
+/// A search that found nothing to gain.
+struct Fruitless {
+    /// What was lost then, in cores.
+    lost: f64,
+    /// When it was, in ns.
+    since_ns: u64,
+    /// What processes lacked credit for that would have gained: their costs, in ns.
+    awaits: Vec<(ProcessId, f64)>,
+}
+
 impl Adaptive {
     /// Nothing seen yet.
     pub fn new(settings: &Settings) -> Self {
@@ -173,7 +185,7 @@ impl Adaptive {
             settings: settings.adaptive,
             estimator: Estimator::new(settings.by_use),
             seeds: Seeds::new(settings),
-            credit: BTreeMap::new(),
+            credit: Credit::new(&settings.adaptive),
             action: None,
             let_go: Vec::new(),
             letting_go: BTreeSet::new(),
@@ -237,24 +249,6 @@ impl Adaptive {
                 self.letting_go.insert(load.id);
             }
         }
-    }
-
-    /// What each process may be charged.
-    fn accrue(&mut self, stage: &Stage<'_>, picture: &Picture) {
-        let first = self.settings.first_credit_ms * 1e6;
-        let mut credit = BTreeMap::new();
-        for owner in &picture.processes {
-            let ran: f64 = (owner.threads.iter())
-                .map(|&at| stage.thread(picture.threads[at].at).cpu_share)
-                .sum();
-            let ran_ns = ran * stage.snapshot.interval_ns as f64;
-            let before = self.credit.get(&owner.id).copied().unwrap_or(first);
-            credit.insert(owner.id, before + ran_ns * self.settings.loss_budget);
-        }
-        self.credit = credit;
-        let is_there = |process: &ProcessId| stage.snapshot.process(*process).is_some();
-        self.told.retain(is_there);
-        self.followed.retain(|process, _| is_there(process));
     }
 
     /// Whether an action is over and how it ended; what is not over goes on.
@@ -353,11 +347,7 @@ impl Adaptive {
         match verdict {
             Verdict::Counted(gained) if gained > 1.0 => {
                 self.failed = 0;
-                for (process, cost) in action.charged {
-                    if let Some(credit) = self.credit.get_mut(&process) {
-                        *credit += cost;
-                    }
-                }
+                self.credit.refund(&action.charged);
                 None
             }
             Verdict::Counted(gained) if action.has_gained(gained) => {
@@ -392,7 +382,10 @@ impl Adaptive {
     ) -> Vec<Seat> {
         self.letting_go = self.let_go.drain(..).collect();
         self.schedule(stage, picture);
-        self.accrue(stage, picture);
+        self.credit.accrue(stage, picture);
+        let is_there = |process: &ProcessId| stage.snapshot.process(*process).is_some();
+        self.told.retain(is_there);
+        self.followed.retain(|process, _| is_there(process));
         self.release(stage, picture);
         let judged = self.judge(stage, picture);
         if self.action.is_none() {
@@ -425,15 +418,16 @@ impl Adaptive {
         let least = self.settings.least_gain * picture.busy_cores();
         let balanced = Balanced::of(stage, picture);
         let lost_now = balanced.roughly();
-        let as_before = |(before, since_ns): (f64, u64)| {
-            let is_recent = stage.snapshot.time_ns.saturating_sub(since_ns) < SEARCHED_AGAIN;
-            (before - lost_now).abs() < least && is_recent && self.looks > 0
+        let as_before = |search: &Fruitless| {
+            let is_recent = now_ns.saturating_sub(search.since_ns) < SEARCHED_AGAIN;
+            let is_paid = !search.awaits.is_empty() && self.credit.pays(&search.awaits);
+            (search.lost - lost_now).abs() < least && is_recent && !is_paid && self.looks > 0
         };
         if lost_now < least {
             self.meter
                 .searched(&picture.lost_now(), &picture.lost_now());
         }
-        if lost_now < least || self.fruitless.is_some_and(as_before) {
+        if lost_now < least || self.fruitless.as_ref().is_some_and(as_before) {
             return self.look_less(picture);
         }
         let by_residency = picture.from == Basis::Residency;
@@ -444,19 +438,28 @@ impl Adaptive {
         };
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
         let most = most.min(self.settings.layouts);
-        let credit: Vec<f64> = (picture.processes.iter())
-            .map(
-                |owner| match by_residency && self.uncounted.rests(owner.id, now_ns) {
-                    true => 0.0,
-                    false => self.credit.get(&owner.id).copied().unwrap_or(0.0),
-                },
-            )
-            .collect();
+        let credit = |owner: &Owner| match by_residency && self.uncounted.rests(owner.id, now_ns) {
+            true => 0.0,
+            false => self.credit.of(owner.id),
+        };
+        let credit: Vec<f64> = picture.processes.iter().map(credit).collect();
         let lost = balanced.lost;
         let stays = balanced.cpus.clone();
-        let candidate = search::best(stage, picture, layouts, &credit, balanced, most);
-        let then = candidate.lost(picture);
+        let search = |layouts, credit: &[f64], balanced| {
+            search::best(stage, picture, layouts, credit, balanced, most)
+        };
+        // What could be had, whatever it costs; then what is paid for, where that is less.
+        let any = |&credit: &f64| if credit > 0.0 { f64::INFINITY } else { 0.0 };
+        let any: Vec<f64> = credit.iter().map(any).collect();
+        let mut candidate = search(layouts.clone(), &any, balanced.clone());
+        let mut then = candidate.lost(picture);
         self.meter.searched(&lost, &then);
+        let mut awaits = costs(picture, &candidate);
+        awaits.retain(|cost| !self.credit.pays(std::slice::from_ref(cost)));
+        if !awaits.is_empty() {
+            candidate = search(layouts, &credit, balanced);
+            then = candidate.lost(picture);
+        }
         let draws = lost.len() as f64;
         let mean = |lost: &[f64]| lost.iter().sum::<f64>() / draws;
         let gain = mean(&lost) - mean(&then);
@@ -465,7 +468,11 @@ impl Adaptive {
             .zip(&then)
             .any(|(lost, then)| then - lost > least / 4.0);
         if gain < least || loses {
-            self.fruitless = Some((lost_now, stage.snapshot.time_ns));
+            self.fruitless = Some(Fruitless {
+                lost: lost_now,
+                since_ns: now_ns,
+                awaits,
+            });
             return self.look_less(picture);
         }
         self.fruitless = None;
@@ -475,11 +482,6 @@ impl Adaptive {
             return Vec::new();
         }
         let costs = costs(picture, &candidate);
-        let affordable = |(process, cost): &(ProcessId, f64)| {
-            self.credit
-                .get(process)
-                .is_some_and(|credit| credit >= cost)
-        };
         let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
         let touched = picture.threads.iter().zip(&candidate.cpus);
         let touched = touched.filter(|&(load, &cpu)| {
@@ -490,17 +492,13 @@ impl Adaptive {
         let has_lasted = !by_residency
             || (self.uncounted).has_lasted(&wanted_before, picture, &candidate, now_ns);
         let is_new = by_residency && u128::from(age_ns) < uncounted::SEEN.as_nanos();
-        if !has_lasted || is_new || gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
+        if !has_lasted || is_new || gain * age_ns as f64 <= all || !self.credit.pays(&costs) {
             return Vec::new();
         }
         if by_residency {
             self.uncounted.act(picture, &candidate, now_ns);
         }
-        for (process, cost) in &costs {
-            if let Some(credit) = self.credit.get_mut(process) {
-                *credit -= cost;
-            }
-        }
+        self.credit.charge(&costs);
         self.act(stage, picture, candidate, (mean(&lost), mean(&then)), costs)
     }
 }

@@ -90,6 +90,7 @@ pub(super) fn freest(
 /// Where the threads will be once the kernel has balanced them: where more is wanted in a domain than it has cores,
 /// those that are the kernel's own and suffer least go where cores are idle; then the same of CPUs. What that gains is
 /// not for us to gain.
+#[derive(Clone)]
 pub(crate) struct Balanced {
     pub(super) cpus: Vec<CpuId>,
     /// What is then lost, in cores.

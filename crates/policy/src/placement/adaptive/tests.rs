@@ -584,10 +584,9 @@ proptest! {
             }
             look(&mut adaptive, &mut scene, 1);
             for (number, ran_ns) in (1..).zip(&ran_ns) {
-                if let Some(&credit) = adaptive.rule.credit.get(&Scene::process(number)) {
-                    let most = settings.first_credit_ms * 1e6 + ran_ns * settings.loss_budget;
-                    prop_assert!((0.0..=most + 1.0).contains(&credit), "{credit} of {most}");
-                }
+                let credit = adaptive.rule.credit.of(Scene::process(number));
+                let most = settings.first_credit_ms * 1e6 + ran_ns * settings.loss_budget;
+                prop_assert!((0.0..=most + 1.0).contains(&credit), "{credit} of {most}");
             }
         }
     }

@@ -12,7 +12,7 @@ use numaherd_world::{Pages, Part, ProcessId, ThreadId};
 use super::action::{Action, Ordered};
 use super::orders::{order, own};
 use super::search::may_have;
-use super::{Adaptive, UNDO, cores};
+use super::{Adaptive, Fruitless, UNDO, cores};
 use crate::estimate::{Picture, Rough};
 use crate::stage::{Seat, Stage};
 use crate::words;
@@ -22,7 +22,11 @@ impl Adaptive {
     pub(super) fn rest(&mut self, stage: &Stage<'_>, action: &Action) {
         if self.failed > 0 {
             // Twice: not before something has changed.
-            self.fruitless = Some((Rough::of(&action.before.lost_now()).mean(), u64::MAX));
+            self.fruitless = Some(Fruitless {
+                lost: Rough::of(&action.before.lost_now()).mean(),
+                since_ns: u64::MAX,
+                awaits: Vec::new(),
+            });
         }
         self.failed += 1;
         let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);

@@ -4,6 +4,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{Mapped, MemoryKinds};
 
 use super::*;
+use crate::losses::Estimate;
 
 const PAGES: u64 = 100_000;
 
@@ -115,4 +116,35 @@ fn files_that_others_map_neither_cost_anything_nor_keep_a_process_whole() {
     assert_eq!(owner(0), (PAGES - programs, true));
     // A file of its own moves, and would not follow in portions of private memory.
     assert_eq!(owner(programs), (PAGES, false));
+}
+
+/// A file of the process alone would not follow in portions, so all of its memory waits.
+#[test]
+fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() {
+    let (mut adaptive, mut scene) = (adaptive(), far(0, 200.0));
+    let on = |pages| vec![(NodeId(0), pages)];
+    let file = Mapped {
+        pages: on(PAGES / 16),
+        again: true,
+        alone: on(PAGES / 16),
+    };
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: on(PAGES),
+        kinds: Some(MemoryKinds {
+            shared: Mapped::default(),
+            file,
+        }),
+    });
+    let mut looks = 0;
+    while look(&mut adaptive, &mut scene, 1).is_empty() {
+        looks += 1;
+        let losses = adaptive.losses().expect("an interval has passed");
+        let Estimate::Known(known) = losses.estimate else {
+            panic!("{losses:?}");
+        };
+        let had = known.recoverable.and_then(|cores| cores.mean);
+        assert!(had.is_some_and(|cores| cores > 0.3), "{looks}: {had:?}");
+    }
+    // 100,000 pages cost 300 ms: 100 ms are there at first, and each look adds 1 ms.
+    assert!((198..=202).contains(&looks), "{looks}");
 }
