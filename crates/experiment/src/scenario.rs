@@ -46,11 +46,33 @@ pub const BEST_KNOWN: &str = "best-known";
 /// affinity masks.
 const BY_HINTS: &str = "@scx";
 
-/// A contender of the lab as a policy's name and how its placements are carried out: `brm`, or `brm@scx`.
-pub fn enforced(contender: &str) -> (&str, Enforcement) {
-    match contender.strip_suffix(BY_HINTS) {
-        Some(policy) => (policy, Enforcement::Scx),
-        None => (contender, Enforcement::Affinity),
+/// In the lab: ends the name of a policy of ours beside which the kernel's NUMA balancing is on.
+const BESIDE_BALANCING: &str = "@balancing";
+
+/// A contender of the lab that is one of our policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ours<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// How its placements are carried out.
+    pub enforcement: Enforcement,
+    /// Whether the kernel's NUMA balancing is on.
+    pub balancing: bool,
+}
+
+impl<'a> Ours<'a> {
+    /// The one of this name: `brm`, `brm@scx` or `brm@balancing`.
+    pub fn of(contender: &'a str) -> Self {
+        let hinted = contender.strip_suffix(BY_HINTS);
+        let balanced = contender.strip_suffix(BESIDE_BALANCING);
+        Self {
+            policy: hinted.or(balanced).unwrap_or(contender),
+            enforcement: match hinted {
+                Some(_) => Enforcement::Scx,
+                None => Enforcement::Affinity,
+            },
+            balancing: balanced.is_some(),
+        }
     }
 }
 

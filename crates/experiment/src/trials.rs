@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use numaherd_policy::registry;
 use rayon::prelude::*;
 
-use crate::scenario::{MOST_REPEATS, enforced};
+use crate::scenario::{MOST_REPEATS, Ours};
 use crate::{ExperimentError, Scenario, Trial, World};
 
 /// What the user sets instead of the scenario.
@@ -49,7 +49,7 @@ impl Trials {
         for name in names.iter().map(|name| name.trim()) {
             if !others.contains(&name) {
                 let policy = match scenario.world {
-                    World::Lab => enforced(name).0,
+                    World::Lab => Ours::of(name).policy,
                     World::Model | World::Trace => name,
                 };
                 registry::halves(policy)?;

@@ -144,8 +144,9 @@ pub struct LabCompare {
     pub machine: Option<String>,
 
     /// What to compare: linux, linux-balancing, linux-cache-aware, interleave, weighted-interleave, numad, scx_layered,
-    /// scx_rusty, scx_cosmos, best-known, or policies, such as brm, or brm@scx for hints to scx_layered [default: the scenario's, or linux,
-    /// linux-balancing, numad, di-plain, di-migrate, dino; for CMD, linux, linux-balancing, adaptive]
+    /// scx_rusty, scx_cosmos, best-known, or policies, such as brm, brm@scx for hints to scx_layered, or brm@balancing beside the
+    /// kernel's NUMA balancing [default: the scenario's, or linux, linux-balancing, numad, di-plain, di-migrate, dino; for CMD, linux,
+    /// linux-balancing, adaptive]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
 

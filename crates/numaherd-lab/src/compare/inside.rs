@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use numaherd_experiment::scenario::enforced;
+use numaherd_experiment::scenario::Ours;
 use numaherd_experiment::{Scenario, Trial};
 use numaherd_herd::Summary;
 use numaherd_model::Until;
@@ -267,7 +267,7 @@ impl Observer {
             .arg(&config)
             .arg("--journal")
             .arg(scratch.join("journal"));
-        if enforced(&trial.policy).1 == Enforcement::Scx {
+        if Ours::of(&trial.policy).enforcement == Enforcement::Scx {
             command.args(["--enforce", "scx"]);
         }
         if let Some(ledger) = &trial.ledger {

@@ -29,7 +29,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
-use numaherd_experiment::scenario::{BEST_KNOWN, enforced};
+use numaherd_experiment::scenario::{BEST_KNOWN, Ours};
 use numaherd_experiment::{Trial, Trials, World, progress};
 use numaherd_lab_launcher::{self as launcher, on_path};
 
@@ -54,7 +54,7 @@ fn is_ours(policy: &str) -> bool {
 /// places, so that every trial is observed by the same means and at the same cost.
 fn observing_policy(policy: &str) -> &str {
     match is_ours(policy) {
-        true => enforced(policy).0,
+        true => Ours::of(policy).policy,
         false => BASELINE,
     }
 }

@@ -3,7 +3,7 @@
 //! cannot run there says why.
 //!
 //! Of the kernel, only what its name says is on: NUMA balancing, or that and cache-aware scheduling, for the whole guest.
-//! The others, and our policies, run with both off.
+//! The others, and our policies, run with both off; a policy whose name ends with `@balancing` runs with the first on.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 use numaherd::print;
 use numaherd_experiment::scenario::{
-    BEST_KNOWN, INTERLEAVE, LINUX_BALANCING, LINUX_CACHE_AWARE, NUMAD, SCHED_EXT,
-    WEIGHTED_INTERLEAVE, enforced,
+    BEST_KNOWN, INTERLEAVE, LINUX_BALANCING, LINUX_CACHE_AWARE, NUMAD, Ours, SCHED_EXT,
+    WEIGHTED_INTERLEAVE,
 };
 use numaherd_host::{SCX_LAYERED, Scheduler, start_with_new_pages, start_with_weighted_interleave};
 use numaherd_topology::{Topology, sysfs};
@@ -146,7 +146,10 @@ impl<'a> Peer<'a> {
 
     /// The program of sched_ext that it needs, if any.
     fn scheduler(&self) -> Option<&'a str> {
-        match (SCHED_EXT.contains(&self.name), enforced(self.name).1) {
+        match (
+            SCHED_EXT.contains(&self.name),
+            Ours::of(self.name).enforcement,
+        ) {
             (true, _) => Some(self.name),
             (false, Enforcement::Scx) => Some(SCX_LAYERED),
             (false, Enforcement::Affinity) => None,
@@ -189,6 +192,7 @@ impl<'a> Peer<'a> {
         self.turn_on(match self.name {
             LINUX_BALANCING => &[BALANCING],
             LINUX_CACHE_AWARE => &[BALANCING, CACHE_AWARE],
+            name if Ours::of(name).balancing => &[BALANCING],
             _ => &[],
         })?;
         match self.name {
@@ -285,6 +289,7 @@ impl<'a> Peer<'a> {
             _ => {
                 let ours = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
                 match self.scheduler() {
+                    None if Ours::of(self.name).balancing => format!("{ours}, NUMA balancing on"),
                     None => ours.to_owned(),
                     Some(scheduler) => {
                         let version = version(&self.program(), "--version");
@@ -460,6 +465,7 @@ mod tests {
             ("linux", "0", "0"),
             ("interleave", "0", "0"),
             ("dino", "0", "0"),
+            ("dino@balancing", "1", "0"),
         ] {
             let mut peer = Peer::of(name, &ground).unwrap();
             peer.prepare().unwrap();

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use clap::error::ErrorKind;
 use numaherd_experiment::World;
-use numaherd_experiment::scenario::enforced;
+use numaherd_experiment::scenario::Ours;
 use numaherd_policy::registry;
 
 use self::commands::{Found, Place, commands};
@@ -110,7 +110,7 @@ fn unknown(names: &[String]) -> Option<String> {
     names
         .iter()
         .filter(concrete)
-        .find_map(|name| Some(registry::halves(enforced(name).0).err()?.to_string()))
+        .find_map(|name| Some(registry::halves(Ours::of(name).policy).err()?.to_string()))
 }
 
 /// The first file of this tree that a command reads and that is not in it.
