@@ -91,6 +91,12 @@ impl Placements {
         }
     }
 
+    /// See [`Place::rations`].
+    pub(crate) fn rations(&self) -> Vec<(ProcessId, u64)> {
+        let parts = self.0.iter();
+        parts.flat_map(|part| part.placement.rations()).collect()
+    }
+
     /// See [`Place::moved`].
     pub(crate) fn moved(&mut self, outcomes: &[PageOutcome]) {
         for part in &mut self.0 {
@@ -254,6 +260,13 @@ impl Pagings {
     pub(crate) fn runs_on(&mut self, machine: &Arc<Topology>) {
         for (_, paging) in &mut self.parts {
             paging.runs_on(machine);
+        }
+    }
+
+    /// See [`Paging::rationed`].
+    pub(crate) fn rationed(&mut self, rations: &[(ProcessId, u64)]) {
+        for (_, paging) in &mut self.parts {
+            paging.rationed(rations);
         }
     }
 

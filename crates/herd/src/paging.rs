@@ -28,6 +28,8 @@ pub(crate) struct Placed {
     pub(crate) threads: Vec<PlacedThread>,
     /// The pages that it wants moved together with the threads.
     pub(crate) pages: Vec<PageOrder>,
+    /// See [`numaherd_policy::Place::rations`].
+    pub(crate) rations: Vec<(ProcessId, u64)>,
     pub(crate) snapshot: Arc<Snapshot>,
 }
 
@@ -168,6 +170,7 @@ impl PagingHalf {
         let mut plan: Vec<PageOrder> = Vec::new();
         for told in told {
             plan.extend(told.pages);
+            self.paging.rationed(&told.rations);
             plan.extend(self.paging.placed(&told.threads, &told.snapshot));
             self.governor.see(told.snapshot);
         }

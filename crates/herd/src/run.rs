@@ -455,6 +455,7 @@ impl<'w> Running<'w> {
         let told = Placed {
             threads: placed(&snapshot, &self.topology, &governed.changes, &outcome),
             pages: plan.pages.clone(),
+            rations: self.placements.rations(),
             snapshot: snapshot.clone(),
         };
         self.record_placing(&snapshot, recorded, plan, governed, outcome);

@@ -39,6 +39,12 @@ pub trait Place: Send {
         Vec::new()
     }
 
+    /// How many base pages of a process its paging may order from now on, where that is limited. Asked right after
+    /// [`Place::place`].
+    fn rations(&self) -> Vec<(ProcessId, u64)> {
+        Vec::new()
+    }
+
     /// How long the next interval should be at most; `None`: as long as the loop's own. Asked before the first
     /// snapshot and after each [`Place::place`].
     fn next_look(&self) -> Option<Duration> {
@@ -190,6 +196,11 @@ pub trait Paging: Send {
     fn placed(&mut self, _threads: &[PlacedThread], _snapshot: &Snapshot) -> Vec<PageOrder> {
         Vec::new()
     }
+
+    /// Told once an interval, before [`Paging::placed`]: how many base pages of a process it may order from now on. Of a
+    /// process that is not named, as many as it likes. Only a paging that leaves it to the placement when memory is to move
+    /// needs to follow this.
+    fn rationed(&mut self, _rations: &[(ProcessId, u64)]) {}
 
     /// Whether samples or notices could lead to an order now. A world is spared them until this says so again.
     fn listens(&self) -> bool {

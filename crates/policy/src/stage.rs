@@ -25,7 +25,8 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
 use numaherd_world::{
-    PageOrder, PageOutcome, Placement, Release, Residency, Signal, Snapshot, Thread, ThreadId,
+    PageOrder, PageOutcome, Placement, ProcessId, Release, Residency, Signal, Snapshot, Thread,
+    ThreadId,
 };
 
 use crate::busy::Busy;
@@ -51,6 +52,11 @@ pub trait PlacementRule: Send {
 
     /// See [`Place::pages`]. Asked after [`Self::seat`].
     fn pages(&mut self) -> Vec<PageOrder> {
+        Vec::new()
+    }
+
+    /// See [`Place::rations`]. Asked after [`Self::seat`].
+    fn rations(&self) -> Vec<(ProcessId, u64)> {
         Vec::new()
     }
 
@@ -410,6 +416,10 @@ impl<P: PlacementRule> Place for Staged<P> {
 
     fn pages(&mut self, _: &Snapshot) -> Vec<PageOrder> {
         self.rule.pages()
+    }
+
+    fn rations(&self) -> Vec<(ProcessId, u64)> {
+        self.rule.rations()
     }
 
     fn next_look(&self) -> Option<Duration> {

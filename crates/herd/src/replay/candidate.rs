@@ -227,6 +227,7 @@ impl Candidate {
         let told = Placed {
             threads: placed.collect(),
             pages: decided.pages.clone(),
+            rations: self.placements.rations(),
             snapshot: decided.seen.clone(),
         };
         let nobody = |_: &[PageOrder]| Vec::new();

@@ -25,6 +25,9 @@
 //!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it
 //!    for a while.
 //!
+//! Where the placement gives out rations of a process's pages ([`crate::policy::Place::rations`]), only blocks are ordered,
+//! by 1 and 2, and no more than that many pages: those first that are used most.
+//!
 //! A block is ordered once by others' accesses and once by its own, and again only when its node has no thread of the
 //! process any more, or after `thaw_after_s`. All the rest at once is ordered once within `thaw_after_s`.
 //!
@@ -39,23 +42,25 @@
 //! Properties: by its own accesses, no block is ordered more than twice within `thaw_after_s` while the process's threads
 //! stay on their nodes. Every order is to a node on which the process has a placed thread.
 
+mod blocks;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaherd_files::settings;
 use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{
-    BLOCK_PAGES, MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot,
-    Thread, ThreadId,
+    BLOCK_PAGES, MemoryKind, PageOrder, Pages, Part, ProcessId, Signal, Snapshot, Thread, ThreadId,
 };
 
-use super::driver::{Access, Driven, Orders, PageRule, Wish};
+use super::driver::{Access, Driven, PageRule, Wish};
 use crate::busy::{LEAST_CPU_SHARE, wanted};
 use crate::policy::{Optional, PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
 use crate::words;
+pub use blocks::Blocks;
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[HOME, SPREAD];
@@ -114,6 +119,8 @@ pub struct ByUse {
     tallies: HashMap<ProcessId, Tally>,
     /// Those of the processes with less memory than can be dealt.
     small: HashSet<ProcessId>,
+    /// Pages that may be ordered of processes of which that is limited.
+    rations: HashMap<ProcessId, u64>,
     /// Of the processes whose lines are counted, which were local.
     counted: HashMap<ProcessId, Counted>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
@@ -227,11 +234,13 @@ impl ByUse {
                 block_pages: settings.by_use.block_pages,
                 ..Self::default()
             },
-            orders: Blocks {
-                block_pages: settings.by_use.block_pages,
-                ..Blocks::default()
-            },
+            orders: Blocks::of(settings.by_use.block_pages),
         }
+    }
+
+    /// Pages of a process that may be ordered.
+    fn left(&self, process: ProcessId) -> u64 {
+        self.rations.get(&process).copied().unwrap_or(u64::MAX)
     }
 
     /// Whether all memory of a process was ordered as shared.
@@ -398,8 +407,13 @@ impl PageRule for ByUse {
         }
     }
 
+    fn rationed(&mut self, rations: &[(ProcessId, u64)]) {
+        self.rations = rations.iter().copied().collect();
+    }
+
     fn listens(&self) -> bool {
-        !self.nodes.is_empty() && self.settled < SETTLED
+        let may_move = |process| self.left(process) >= self.block_pages;
+        self.settled < SETTLED && self.nodes.keys().any(|&process| may_move(process))
     }
 
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
@@ -423,7 +437,8 @@ impl PageRule for ByUse {
         let tally = self.tallies.entry(process).or_default();
         tally.take(block, access);
         block.take(access);
-        let is_due = tally.at_large_ns.is_none_or(is_old) && !self.small.contains(&process);
+        let may_deal = !self.small.contains(&process) && !self.rations.contains_key(&process);
+        let is_due = tally.at_large_ns.is_none_or(is_old) && may_deal;
         let counted = self.counted.get(&process).map(|counted| counted.share());
         if is_due && tally.kind(nodes, counted) == Some(Kind::Shared) {
             tally.at_large_ns = Some(now_ns);
@@ -436,19 +451,22 @@ impl PageRule for ByUse {
             true => Some((block.kind(user)).filter(|&kind| kind == Kind::Private || !is_local)?),
             false => None,
         };
-        tally.judge(own);
         let kind = own.or_else(|| tally.kind(nodes, counted))?;
         let to = match kind {
             Kind::Private => user?,
             Kind::Shared => tally.whose_turn(nodes, access.page),
         };
-        let before = block.ordered.replace(Ordered {
+        let changes = block.ordered.is_none_or(|before| before.to != to);
+        if let (true, Some(left)) = (changes, self.rations.get_mut(&process)) {
+            *left = left.checked_sub(self.block_pages)?;
+        }
+        tally.judge(own);
+        block.ordered = Some(Ordered {
             to,
             since_ns: now_ns,
             kind,
             is_judged: own.is_some(),
         });
-        let changes = before.is_none_or(|before| before.to != to);
         if changes {
             self.settled = 0;
             self.ordered.push((process, number));
@@ -541,49 +559,6 @@ impl Block {
             None => Some(Kind::Shared),
         }
     }
-}
-
-/// Orders whole blocks.
-#[derive(Clone, Debug, Default)]
-pub struct Blocks {
-    block_pages: u64,
-    page_bytes: u64,
-    processes: Vec<ProcessId>,
-}
-
-impl Orders for Blocks {
-    fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {
-        self.page_bytes = snapshot.page_bytes;
-        self.processes = spread_out(placed).into_keys().collect();
-    }
-
-    fn page_bytes(&self) -> u64 {
-        self.page_bytes.max(1)
-    }
-
-    fn knows(&self, process: ProcessId) -> bool {
-        self.processes.binary_search(&process).is_ok()
-    }
-
-    fn orders(
-        &mut self,
-        wishes: Vec<Wish<'_>>,
-        topology: &Topology,
-        _now_ns: u64,
-        reason: &dyn Fn(&Wish<'_>, String) -> Reason,
-    ) -> Vec<PageOrder> {
-        let is_to_move =
-            |wish: &Wish<'_>| !wish.stays && topology.node(wish.to).is_some_and(Node::has_memory);
-        let block = self.block_pages;
-        let order = |wish: Wish<'_>| {
-            let first = wish.page / block * block;
-            let pages = format!("{block} pages from {first:#x} on");
-            wish.order(first..first + block, &reason(&wish, pages))
-        };
-        wishes.into_iter().filter(is_to_move).map(order).collect()
-    }
-
-    fn moved(&mut self, _: &[PageOutcome]) {}
 }
 
 #[cfg(test)]

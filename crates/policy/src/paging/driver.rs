@@ -38,6 +38,9 @@ pub trait PageRule: Send {
     /// of processes that are not in the snapshot should be forgotten.
     fn see(&mut self, _placed: &[PlacedThread], _snapshot: &Snapshot) {}
 
+    /// See [`Paging::rationed`].
+    fn rationed(&mut self, _rations: &[(ProcessId, u64)]) {}
+
     /// See [`Paging::listens`].
     fn listens(&self) -> bool {
         true
@@ -214,6 +217,10 @@ impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
         self.orders.see(threads, snapshot);
         self.rule.see(threads, snapshot);
         Vec::new()
+    }
+
+    fn rationed(&mut self, rations: &[(ProcessId, u64)]) {
+        self.rule.rationed(rations);
     }
 
     fn listens(&self) -> bool {

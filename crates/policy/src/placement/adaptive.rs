@@ -22,7 +22,8 @@
 //!      moving a page has taken on this machine.
 //!    * Every process that is touched has credit for its cost. Credit begins with `first_credit_ms` and grows by
 //!      `loss_budget` of the time that the process runs. If it is too little for memory whose threads stay where they
-//!      are, the part that it pays for moves first, and the next part once that has gained. Other memory waits.
+//!      are, the part that it pays for moves first (on several nodes, what is used most), and the next part once that
+//!      has gained. Other memory waits.
 //! 5. *Act.*
 //!    * Threads that move or suffer are held in their memory domain. A thread that only made room is the kernel's
 //!      again at the next look.
@@ -79,6 +80,7 @@ mod credit;
 mod home;
 mod orders;
 mod past;
+mod rations;
 mod rules;
 pub(crate) mod search;
 mod seeds;
@@ -105,6 +107,7 @@ use action::{Action, Verdict, costs};
 use credit::Credit;
 use orders::of_memory;
 use past::Past;
+use rations::Rations;
 pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
 use search::{Balanced, Candidate};
@@ -162,6 +165,7 @@ pub struct Adaptive {
     told: BTreeSet<ProcessId>,
     /// Of processes of whose memory a part has followed: to which node (place), and how many portions.
     followed: BTreeMap<ProcessId, (usize, u64)>,
+    rations: Rations,
     uncounted: Uncounted,
     past: Past,
     meter: Meter,
@@ -199,6 +203,7 @@ impl Adaptive {
             busy: PerThread::default(),
             told: BTreeSet::new(),
             followed: BTreeMap::new(),
+            rations: Rations::default(),
             uncounted: Uncounted::default(),
             past: Past::default(),
             meter: Meter::default(),
@@ -257,7 +262,8 @@ impl Adaptive {
             return None;
         }
         let action = self.action.take()?;
-        let by_use = action.followed.iter().filter(|follow| follow.is_by_use());
+        let by_use = (action.followed.iter())
+            .filter(|follow| follow.is_by_use() && !self.rations.limit(follow.process));
         self.told.extend(by_use.map(|follow| follow.process));
         let speeds = action.speeds();
         let layout = (&*action.layout.cpus, &*action.layout.memory);
@@ -328,6 +334,7 @@ impl Adaptive {
         if !followed.is_empty() {
             self.past.forget();
         }
+        self.rations.give(&followed);
         self.pages.extend(pages);
         action.followed = followed;
         self.past.touch();
@@ -386,6 +393,7 @@ impl Adaptive {
         let is_there = |process: &ProcessId| stage.snapshot.process(*process).is_some();
         self.told.retain(is_there);
         self.followed.retain(|process, _| is_there(process));
+        self.rations.retain(is_there);
         self.release(stage, picture);
         let judged = self.judge(stage, picture);
         if self.action.is_none() {
@@ -556,8 +564,13 @@ impl PlacementRule for Adaptive {
         std::mem::take(&mut self.pages)
     }
 
+    fn rations(&self) -> Vec<(ProcessId, u64)> {
+        self.rations.all()
+    }
+
     fn moved(&mut self, outcomes: &[PageOutcome]) {
         self.estimator.moved(outcomes);
+        self.rations.moved(outcomes);
     }
 
     fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {

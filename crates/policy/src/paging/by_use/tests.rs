@@ -391,3 +391,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_more_is_ordered_than_the_placement_gives_out() {
+    let scene = scene();
+    let process = Scene::process(1);
+    let mut paging = ByUse::paging(&Settings::default());
+    let told = |paging: &mut Driven<ByUse, Blocks>, rations: &[(ProcessId, u64)]| {
+        paging.rationed(rations);
+        paging.placed(&placed(&scene), &scene.snapshot);
+    };
+    let used = |paging: &mut Driven<ByUse, Blocks>, blocks: std::ops::Range<u64>| {
+        let accesses: Vec<_> = (0..9)
+            .flat_map(|_| blocks.clone().map(|block| (2, block * BLOCK_PAGES)))
+            .collect();
+        blocks_to(&batch(paging, &scene, &accesses, |_| 0)).len()
+    };
+    told(&mut paging, &[(process, 2 * BLOCK_PAGES + 1)]);
+    assert_eq!(used(&mut paging, 1..5), 2);
+    assert!(!paging.listens(), "nothing could come of it");
+    told(&mut paging, &[(process, BLOCK_PAGES)]);
+    assert!(paging.listens());
+    assert_eq!(used(&mut paging, 1..5), 1);
+    told(&mut paging, &[]);
+    assert_eq!(used(&mut paging, 1..5), 1);
+    assert_eq!(used(&mut paging, 5..8), 3);
+}

@@ -96,6 +96,8 @@ pub(super) struct Follow {
     pub(super) memory: Memory,
     /// How its own was ordered.
     pub(super) ordered: Ordered,
+    /// Pages of its own that may follow their use, where not all may.
+    pub(super) ration: Option<u64>,
     /// Its pages by node (places) at the last look; first, before any moved.
     pages: Vec<u64>,
     /// The node (place) that most of its own was on that was not there already.
@@ -110,7 +112,7 @@ impl Follow {
         owner: &Owner,
         memory: Memory,
         home: Option<usize>,
-        ordered: Ordered,
+        (ordered, ration): (Ordered, Option<u64>),
     ) -> Self {
         let most = |pages: &[u64], but: Option<usize>| {
             let nodes = (0..pages.len()).filter(|&node| Some(node) != but);
@@ -120,6 +122,7 @@ impl Follow {
             process: owner.id,
             memory,
             ordered,
+            ration,
             pages: owner.all_pages().collect(),
             from: most(&owner.pages, home),
             common_from: most(&owner.common, None),

@@ -52,7 +52,10 @@ pub(super) fn of_memory(
                 orders.push(order(stage, whose, pages, home, FOLLOW, why.to_owned()));
                 (Some(home), Ordered::ToOne(pages))
             }
-            _ if memory.follows > 0 && gain >= WORTH_DEALING && is_to_deal(owner, &on_each) => {
+            _ if memory.follows == PORTIONS
+                && gain >= WORTH_DEALING
+                && is_to_deal(owner, &on_each) =>
+            {
                 orders.extend(spread(stage, whose, own, &on_each, (DEAL, why)));
                 (None, Ordered::Dealt)
             }
@@ -64,7 +67,9 @@ pub(super) fn of_memory(
                 orders.extend(spread(stage, whose, pages, &over, (SPREAD, why)));
             }
         }
-        moves.push(Follow::new(owner, memory, home, ordered));
+        let ration = (home.is_none() && memory.follows < PORTIONS)
+            .then(|| picture.following(process, memory, &layout.cpus) as u64);
+        moves.push(Follow::new(owner, memory, home, (ordered, ration)));
     }
     (orders, moves)
 }

@@ -334,14 +334,15 @@ impl Search<'_> {
         }
     }
 
-    /// How many portions of a process's memory its credit pays for. Of one whose threads move or are on several nodes, all
-    /// or none: it would be divided between where they were and where they are.
+    /// How many portions of a process's memory its credit pays for. Of one whose threads move, all or none: it would be
+    /// divided between where they were and where they are.
     fn paid(&self, process: usize, cpus: &[CpuId], is_one: bool) -> u64 {
         let picture = self.picture;
         let (all, credit) = (picture.portions_left(process, cpus), self.credit[process]);
         let cost = picture.to_move(process, cpus) * picture.page_cost_ns();
-        let stays = is_one && moving(picture, process, cpus) == 0.0;
-        match stays && picture.processes[process].has_portions {
+        // On several nodes the paging finds out which pages of its own are used.
+        let has_portions = !is_one || picture.processes[process].has_portions;
+        match has_portions && moving(picture, process, cpus) == 0.0 {
             _ if cost <= credit => all,
             // A cast from float rounds down.
             true => (all as f64 * credit / cost) as u64,

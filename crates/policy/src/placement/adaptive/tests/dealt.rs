@@ -59,7 +59,7 @@ fn put_back(ordered: Ordered) -> usize {
         .map(|(load, from)| (load.id, from))
         .collect();
     let owner = &picture.processes[0];
-    action.followed = vec![Follow::new(owner, FOLLOWS, None, ordered)];
+    action.followed = vec![Follow::new(owner, FOLLOWS, None, (ordered, None))];
     let mut rule = Adaptive::new(&Settings::default());
     rule.undo(&stage, &picture, action, "").len()
 }

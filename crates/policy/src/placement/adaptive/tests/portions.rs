@@ -148,3 +148,46 @@ fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() 
     // 100,000 pages cost 300 ms: 100 ms are there at first, and each look adds 1 ms.
     assert!((198..=202).contains(&looks), "{looks}");
 }
+
+/// Of two threads on two nodes, far from memory that they do not have credit for as a whole.
+#[test]
+fn memory_on_several_nodes_follows_its_use_by_rations() {
+    let mut scene = scene();
+    two_threads_far_from_their_memory(&mut scene, 100.0);
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: vec![(NodeId(0), PAGES)],
+        kinds: None,
+    });
+    let mut adaptive = adaptive();
+    let mut looks = (0..20).map(|_| look(&mut adaptive, &mut scene, 1));
+    let first_rules = looks.find(|rules| !rules.is_empty());
+    assert_eq!(first_rules.unwrap_or_default(), ["adaptive: hold"; 2]);
+    let ration = |adaptive: &Staged<Adaptive>| match *adaptive.rations() {
+        [(process, pages)] if process == Scene::process(1) => pages,
+        ref rations => panic!("{rations:?}"),
+    };
+    // As with one node: 21 of 64 portions.
+    let first = ration(&adaptive);
+    assert!((PAGES / 4..PAGES / 2).contains(&first), "{first}");
+    let mut order = numaherd_testing::all_pages(&scene.snapshot.threads[0], 1);
+    let outcome = numaherd_testing::moved(&order, 77);
+    adaptive.moved(&[outcome]);
+    assert_eq!(ration(&adaptive), first, "not by its use");
+    order.pages = Pages::Window {
+        first: 0,
+        count: 512,
+    };
+    adaptive.moved(&[numaherd_testing::moved(&order, 512)]);
+    assert_eq!(ration(&adaptive), first - 512);
+    // Both are faster since: what it cost is paid back, and pays for more.
+    for thread in &mut scene.snapshot.threads {
+        let counts = thread.counts.as_mut().unwrap();
+        counts.instructions = counts.instructions * 5 / 4;
+        counts.lines = counts.lines * 5 / 4;
+        (counts.local, counts.remote) = (Some(counts.lines / 2), Some(counts.lines / 2));
+        counts.uncore_requests = Some(counts.lines);
+    }
+    look(&mut adaptive, &mut scene, 20);
+    let then = adaptive.rations();
+    assert!(then.is_empty() || then[0].1 > first, "{then:?}");
+}

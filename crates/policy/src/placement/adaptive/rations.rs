@@ -1,0 +1,49 @@
+//! The pages that may follow their use, of processes whose memory on several nodes is not paid for as a whole.
+
+use std::collections::BTreeMap;
+
+use numaherd_world::{PageOutcome, Pages, ProcessId};
+
+use super::action::Follow;
+
+/// Pages of each such process that its paging may still move.
+#[derive(Default)]
+pub(super) struct Rations(BTreeMap<ProcessId, u64>);
+
+impl Rations {
+    /// Adds what an action lets follow. Where that is all, there is no limit any more.
+    pub(super) fn give(&mut self, followed: &[Follow]) {
+        for follow in followed.iter().filter(|follow| follow.is_by_use()) {
+            match follow.ration {
+                Some(pages) => *self.0.entry(follow.process).or_default() += pages,
+                None => drop(self.0.remove(&follow.process)),
+            }
+        }
+    }
+
+    /// Takes off what the paging has moved: it orders ranges of pages.
+    pub(super) fn moved(&mut self, outcomes: &[PageOutcome]) {
+        for outcome in outcomes {
+            if let (Pages::Window { .. }, Some(left)) =
+                (outcome.pages, self.0.get_mut(&outcome.process))
+            {
+                *left = left.saturating_sub(outcome.moved);
+            }
+        }
+    }
+
+    /// Whether a process has one.
+    pub(super) fn limit(&self, process: ProcessId) -> bool {
+        self.0.contains_key(&process)
+    }
+
+    /// See [`crate::policy::Place::rations`].
+    pub(super) fn all(&self) -> Vec<(ProcessId, u64)> {
+        let rations = self.0.iter();
+        rations.map(|(&process, &pages)| (process, pages)).collect()
+    }
+
+    pub(super) fn retain(&mut self, is_there: impl Fn(&ProcessId) -> bool) {
+        self.0.retain(|process, _| is_there(process));
+    }
+}
