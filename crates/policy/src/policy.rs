@@ -1,7 +1,8 @@
 //! What a policy is: a placement joined with a paging.
 //!
 //! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
-//! machine in a thread of its own. What passes from the first to the second is [`PlacedThread`].
+//! machine in a thread of its own. What passes from the first to the second is [`PlacedThread`], and where the first limits
+//! how much the second may move, [`Place::rations`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub trait Place: Send {
         Vec::new()
     }
 
-    /// How many base pages of a process its paging may order from now on, where that is limited. Asked right after
-    /// [`Place::place`].
+    /// How many base pages of a process its paging may order in all, since the process was first named here, where that is
+    /// limited. Asked right after [`Place::place`].
     fn rations(&self) -> Vec<(ProcessId, u64)> {
         Vec::new()
     }
@@ -197,9 +198,9 @@ pub trait Paging: Send {
         Vec::new()
     }
 
-    /// Told once an interval, before [`Paging::placed`]: how many base pages of a process it may order from now on. Of a
-    /// process that is not named, as many as it likes. Only a paging that leaves it to the placement when memory is to move
-    /// needs to follow this.
+    /// Told once an interval, before [`Paging::placed`]: the placement's [`Place::rations`]. Of a process that is not named, it
+    /// may order as much as it likes. Only a paging that leaves it to the placement when memory is to move needs to follow
+    /// this.
     fn rationed(&mut self, _rations: &[(ProcessId, u64)]) {}
 
     /// Whether samples or notices could lead to an order now. A world is spared them until this says so again.

@@ -119,8 +119,8 @@ pub struct ByUse {
     tallies: HashMap<ProcessId, Tally>,
     /// Those of the processes with less memory than can be dealt.
     small: HashSet<ProcessId>,
-    /// Pages that may be ordered of processes of which that is limited.
-    rations: HashMap<ProcessId, u64>,
+    /// Of processes of which it is limited how many pages may be ordered.
+    rations: HashMap<ProcessId, Ration>,
     /// Of the processes whose lines are counted, which were local.
     counted: HashMap<ProcessId, Counted>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
@@ -131,6 +131,20 @@ pub struct ByUse {
     settled: u32,
     /// When that was enough, in ns.
     rests_since_ns: Option<u64>,
+}
+
+/// Pages that may be ordered in all, and those that were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ration {
+    given: u64,
+    spent: u64,
+}
+
+impl Ration {
+    /// Whether there are so many left.
+    fn pays(self, pages: u64) -> bool {
+        self.spent.saturating_add(pages) <= self.given
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -236,11 +250,6 @@ impl ByUse {
             },
             orders: Blocks::of(settings.by_use.block_pages),
         }
-    }
-
-    /// Pages of a process that may be ordered.
-    fn left(&self, process: ProcessId) -> u64 {
-        self.rations.get(&process).copied().unwrap_or(u64::MAX)
     }
 
     /// Whether all memory of a process was ordered as shared.
@@ -408,12 +417,18 @@ impl PageRule for ByUse {
     }
 
     fn rationed(&mut self, rations: &[(ProcessId, u64)]) {
-        self.rations = rations.iter().copied().collect();
+        let before = std::mem::take(&mut self.rations);
+        let of = |&(process, given)| {
+            let spent = before.get(&process).map_or(0, |ration| ration.spent);
+            (process, Ration { given, spent })
+        };
+        self.rations = rations.iter().map(of).collect();
     }
 
     fn listens(&self) -> bool {
-        let may_move = |process| self.left(process) >= self.block_pages;
-        self.settled < SETTLED && self.nodes.keys().any(|&process| may_move(process))
+        let ration = |process| self.rations.get(process);
+        let may_move = |process| ration(process).is_none_or(|left| left.pays(self.block_pages));
+        self.settled < SETTLED && self.nodes.keys().any(may_move)
     }
 
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
@@ -457,8 +472,14 @@ impl PageRule for ByUse {
             Kind::Shared => tally.whose_turn(nodes, access.page),
         };
         let changes = block.ordered.is_none_or(|before| before.to != to);
-        if let (true, Some(left)) = (changes, self.rations.get_mut(&process)) {
-            *left = left.checked_sub(self.block_pages)?;
+        if let Some(ration) = self.rations.get_mut(&process)
+            && changes
+            && !access.is_on(to)
+        {
+            if !ration.pays(self.block_pages) {
+                return None;
+            }
+            ration.spent += self.block_pages;
         }
         tally.judge(own);
         block.ordered = Some(Ordered {

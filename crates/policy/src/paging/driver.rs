@@ -101,7 +101,7 @@ impl Access<'_> {
     }
 
     /// Whether the page is on that node already, as far as is known.
-    fn is_on(&self, node: NodeId) -> bool {
+    pub(super) fn is_on(&self, node: NodeId) -> bool {
         match self.sample.node {
             Some(home) => home == node,
             None => node == self.node && !self.is_remote(),

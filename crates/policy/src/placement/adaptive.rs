@@ -570,7 +570,6 @@ impl PlacementRule for Adaptive {
 
     fn moved(&mut self, outcomes: &[PageOutcome]) {
         self.estimator.moved(outcomes);
-        self.rations.moved(outcomes);
     }
 
     fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {

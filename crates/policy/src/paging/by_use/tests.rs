@@ -410,7 +410,7 @@ fn no_more_is_ordered_than_the_placement_gives_out() {
     told(&mut paging, &[(process, 2 * BLOCK_PAGES + 1)]);
     assert_eq!(used(&mut paging, 1..5), 2);
     assert!(!paging.listens(), "nothing could come of it");
-    told(&mut paging, &[(process, BLOCK_PAGES)]);
+    told(&mut paging, &[(process, 3 * BLOCK_PAGES)]);
     assert!(paging.listens());
     assert_eq!(used(&mut paging, 1..5), 1);
     told(&mut paging, &[]);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use numaherd_world::{PageOutcome, Pages, ProcessId};
+use numaherd_world::ProcessId;
 
 use super::action::Follow;
 
-/// Pages of each such process that its paging may still move.
+/// Pages of each such process that its paging may order in all.
 #[derive(Default)]
 pub(super) struct Rations(BTreeMap<ProcessId, u64>);
 
@@ -17,17 +17,6 @@ impl Rations {
             match follow.ration {
                 Some(pages) => *self.0.entry(follow.process).or_default() += pages,
                 None => drop(self.0.remove(&follow.process)),
-            }
-        }
-    }
-
-    /// Takes off what the paging has moved: it orders ranges of pages.
-    pub(super) fn moved(&mut self, outcomes: &[PageOutcome]) {
-        for outcome in outcomes {
-            if let (Pages::Window { .. }, Some(left)) =
-                (outcome.pages, self.0.get_mut(&outcome.process))
-            {
-                *left = left.saturating_sub(outcome.moved);
             }
         }
     }
