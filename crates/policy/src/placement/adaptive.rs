@@ -263,7 +263,7 @@ impl Adaptive {
         }
         let action = self.action.take()?;
         let by_use = (action.followed.iter())
-            .filter(|follow| follow.is_by_use() && !self.rations.limit(follow.process));
+            .filter(|follow| follow.is_by_use() && !self.rations.limits(follow.process));
         self.told.extend(by_use.map(|follow| follow.process));
         let speeds = action.speeds();
         let layout = (&*action.layout.cpus, &*action.layout.memory);

@@ -21,8 +21,8 @@ impl Rations {
         }
     }
 
-    /// Whether a process has one.
-    pub(super) fn limit(&self, process: ProcessId) -> bool {
+    /// Whether a process has one: not all of its memory was paid for.
+    pub(super) fn limits(&self, process: ProcessId) -> bool {
         self.0.contains_key(&process)
     }
 
