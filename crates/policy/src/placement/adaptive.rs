@@ -178,7 +178,7 @@ struct Fruitless {
     lost: f64,
     /// When it was, in ns.
     since_ns: u64,
-    /// What processes lacked credit for that would have gained: their costs, in ns.
+    /// The processes that lacked credit for the best layout, each with its cost in ns.
     awaits: Vec<(ProcessId, f64)>,
 }
 

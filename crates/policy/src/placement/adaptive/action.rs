@@ -85,8 +85,8 @@ pub(super) enum Ordered {
     ToOne(Pages),
     /// All of it over the nodes of its threads; samples then show who uses what.
     Dealt,
-    /// Not at all: samples show where it belongs.
-    AsUsed,
+    /// Not at all: samples show where it belongs, of so many pages at most if not of all.
+    AsUsed(Option<u64>),
 }
 
 /// Memory that moves.
@@ -96,8 +96,6 @@ pub(super) struct Follow {
     pub(super) memory: Memory,
     /// How its own was ordered.
     pub(super) ordered: Ordered,
-    /// Pages of its own that may follow their use, where not all may.
-    pub(super) ration: Option<u64>,
     /// Its pages by node (places) at the last look; first, before any moved.
     pages: Vec<u64>,
     /// The node (place) that most of its own was on that was not there already.
@@ -112,7 +110,7 @@ impl Follow {
         owner: &Owner,
         memory: Memory,
         home: Option<usize>,
-        (ordered, ration): (Ordered, Option<u64>),
+        ordered: Ordered,
     ) -> Self {
         let most = |pages: &[u64], but: Option<usize>| {
             let nodes = (0..pages.len()).filter(|&node| Some(node) != but);
@@ -122,7 +120,6 @@ impl Follow {
             process: owner.id,
             memory,
             ordered,
-            ration,
             pages: owner.all_pages().collect(),
             from: most(&owner.pages, home),
             common_from: most(&owner.common, None),

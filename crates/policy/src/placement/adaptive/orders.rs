@@ -59,7 +59,11 @@ pub(super) fn of_memory(
                 orders.extend(spread(stage, whose, own, &on_each, (DEAL, why)));
                 (None, Ordered::Dealt)
             }
-            _ => (None, Ordered::AsUsed),
+            _ => {
+                let pages = picture.following(process, memory, &layout.cpus);
+                let most = (memory.follows < PORTIONS).then_some(pages as u64);
+                (None, Ordered::AsUsed(most))
+            }
         };
         if spread_of == Some(process) {
             for &kind in &owner.common_kinds {
@@ -67,9 +71,7 @@ pub(super) fn of_memory(
                 orders.extend(spread(stage, whose, pages, &over, (SPREAD, why)));
             }
         }
-        let ration = (home.is_none() && memory.follows < PORTIONS)
-            .then(|| picture.following(process, memory, &layout.cpus) as u64);
-        moves.push(Follow::new(owner, memory, home, (ordered, ration)));
+        moves.push(Follow::new(owner, memory, home, ordered));
     }
     (orders, moves)
 }

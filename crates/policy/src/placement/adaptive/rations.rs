@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numaherd_world::ProcessId;
 
-use super::action::Follow;
+use super::action::{Follow, Ordered};
 
 /// Pages of each such process that its paging may order in all.
 #[derive(Default)]
@@ -14,9 +14,9 @@ impl Rations {
     /// Adds what an action lets follow. Where that is all, there is no limit any more.
     pub(super) fn give(&mut self, followed: &[Follow]) {
         for follow in followed.iter().filter(|follow| follow.is_by_use()) {
-            match follow.ration {
-                Some(pages) => *self.0.entry(follow.process).or_default() += pages,
-                None => drop(self.0.remove(&follow.process)),
+            match follow.ordered {
+                Ordered::AsUsed(Some(most)) => *self.0.entry(follow.process).or_default() += most,
+                _ => drop(self.0.remove(&follow.process)),
             }
         }
     }

@@ -46,8 +46,9 @@ impl Adaptive {
         self.past.touch();
         let why: Arc<str> = why.into();
         let because = || UNDO.because(words!("{why}", why = Arc::clone(&why)));
-        let by_use = (action.followed.iter())
-            .filter(|follow| follow.memory.follows > 0 && follow.ordered == Ordered::AsUsed);
+        let by_use = (action.followed.iter()).filter(|follow| {
+            follow.memory.follows > 0 && matches!(follow.ordered, Ordered::AsUsed(_))
+        });
         let by_use: Vec<ProcessId> = by_use.map(|follow| follow.process).collect();
         let is_beside = |thread: ThreadId| {
             let process = picture
@@ -104,7 +105,7 @@ impl Adaptive {
                     back(pages, follow.from);
                 }
                 Ordered::Dealt => back(own(part), follow.from),
-                Ordered::AsUsed => {}
+                Ordered::AsUsed(_) => {}
             }
             if follow.memory.spreads {
                 for &kind in &owner.common_kinds {

@@ -59,7 +59,7 @@ fn put_back(ordered: Ordered) -> usize {
         .map(|(load, from)| (load.id, from))
         .collect();
     let owner = &picture.processes[0];
-    action.followed = vec![Follow::new(owner, FOLLOWS, None, (ordered, None))];
+    action.followed = vec![Follow::new(owner, FOLLOWS, None, ordered)];
     let mut rule = Adaptive::new(&Settings::default());
     rule.undo(&stage, &picture, action, "").len()
 }
@@ -67,5 +67,5 @@ fn put_back(ordered: Ordered) -> usize {
 #[test]
 fn threads_stay_beside_memory_that_has_followed_them_as_they_use_it() {
     assert_eq!(put_back(Ordered::Dealt), 2);
-    assert_eq!(put_back(Ordered::AsUsed), 0);
+    assert_eq!(put_back(Ordered::AsUsed(None)), 0);
 }
