@@ -1,26 +1,56 @@
 #!/usr/bin/env bash
-# Writes docs/results.md and docs/figures/results.svg: scenarios of the lab under the kernel, programs of others and
-# policies of ours, on this machine.
+# Compares scenarios of the lab on this machine, under the kernel, programs of others and policies of ours, and writes the
+# page and the chart of a table:
 #
-#   scripts/results.sh   one stage of some ten minutes: makes trials that were not made yet, and writes the page with
-#                        those that were. Run it again until it no longer says that trials were not made.
+#   scripts/results.sh [TABLE]
+#
+#   peers      (default) real programs and known cases, all contenders, Linux 7.3: docs/results.md
+#   adaptive   what the default policy must gain and must leave alone, beside Linux with and without NUMA balancing, Linux 6.12:
+#              docs/results-adaptive.md
+#
+# Each call is one stage of some ten minutes: it makes trials that were not made yet, and writes the page with those that were.
+# Run it again until it no longer says that trials were not made. What the page has under "Notes" is written by hand, and stays.
 #
 # Trials are kept in target/results, by the last commit that changed more than documents; one that failed is made again
 # if its file is removed. `make setup`, `scripts/setup.sh linux 7.3` and `scripts/setup.sh peers` come first; a peer that is
-# missing says so on the page. These can be set (their values here are the defaults), and stay the same for all stages:
+# missing says so on the page. These can be set, and stay the same for all stages:
 #
-#   SCENARIOS="scenarios/table.toml …"   all in scenarios, scenarios/kernels and scenarios/programs, but the demo
-#   CONTENDERS=linux,…                   as below; ipm is left out, which needs a machine with its unit
-#   KERNELS=7.3  REPEAT=3  STAGE=7m      the kernels, the repeats, and how long trials may begin
+#   SCENARIOS="scenarios/table.toml …"   as of the table
+#   CONTENDERS=linux,…                   as of the table
+#   KERNELS=7.3                          as of the table
+#   REPEAT=3  STAGE=7m                   the repeats, and how long trials may begin
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-shopt -s nullglob
-all=(scenarios/*.toml scenarios/{kernels,programs}/*.toml)
-read -ra scenarios <<<"${SCENARIOS:-${all[*]/scenarios\/demo.toml/}}"
-contenders=${CONTENDERS:-linux,linux-balancing,linux-cache-aware,interleave,weighted-interleave,numad,scx_layered,scx_rusty,scx_cosmos,n-mass,di-migrate,dino,brm,adaptive}
-kernels=${KERNELS:-7.3} repeat=${REPEAT:-3}
-page=docs/results.md chart=docs/figures/results.svg
+table=${1:-peers}
+case $table in
+    peers)
+        page=docs/results.md title=Results kernels=7.3
+        about='This page compares the kernel, other programs and the default policy in cases that are known to be hard, and with
+programs that people run.'
+        # ipm is left out, which needs a machine with its unit.
+        contenders=linux,linux-balancing,linux-cache-aware,interleave,weighted-interleave,numad,scx_layered,scx_rusty,scx_cosmos,dino,adaptive
+        scenarios=(scenarios/{devils-on-one-node,table,unlucky-order,nothing-to-gain}.toml
+            scenarios/programs/{stream,is,redis,sqlite,zstd,python-pool,jvm,postgres-scan}.toml)
+        ;;
+    adaptive)
+        page=docs/results-adaptive.md title='What the default policy gains and leaves alone' kernels=6.12
+        about='This page has the scenarios in which `adaptive` is held to two promises: it is never behind the better of Linux with and
+without NUMA balancing, and ahead of it where there is something to gain.'
+        contenders=linux,linux-balancing,adaptive
+        scenarios=(scenarios/{devils-on-one-node,table,unlucky-order,changing-phases,shared-table,four-streams,pairs,growing}.toml
+            scenarios/{short-jobs,pinned,spread-by-user,nothing-to-gain,programs/stream,agreement/turtles-and-devils}.toml
+            scenarios/kernels/{cg,mg,sp,stencil}.toml scenarios/brm/{caches-apart,memory-near,beside-others}.toml)
+        ;;
+    *)
+        echo "results: unknown table '$table': peers or adaptive" >&2
+        exit 2
+        ;;
+esac
+[ -z "${SCENARIOS:-}" ] || read -ra scenarios <<<"$SCENARIOS"
+contenders=${CONTENDERS:-$contenders} kernels=${KERNELS:-$kernels} repeat=${REPEAT:-3}
+name=$(basename "$page" .md)
+chart=docs/figures/$name.svg
 
 [ -z "$(git status --porcelain --untracked-files=no -- . ':!docs' ':!*.md')" ] || {
     echo "results: commit your changes first: trials are kept by commit" >&2
@@ -36,16 +66,18 @@ output=$("$numaherd" "${compared[@]}" --keep "target/results/$commit" --for "${S
     status=$?
 [ -n "$output" ] || exit "$status"
 overview=${output##*$'\nAll scenarios\n'}
+notes=$([ ! -f "$page" ] || sed -n '/^## Notes$/,/^## Each scenario$/p' "$page" | sed '$d')
 {
-    printf '# Results\n\n'
-    printf 'This page compares the kernel, other programs and policies of Numaherd in scenarios of [the lab](lab.md), with the\n'
-    printf 'worst case of each first. `scripts/results.sh` writes it in stages. Time is modelled, but the load of the host\n'
-    printf 'influences it. Tables give the number of trials; no figure contains a trial that was not run.\n\n'
+    printf '# %s\n\n%s\n\n' "$title" "$about"
+    printf 'It has the worst case of each first. `scripts/results.sh %s` writes it in stages; [the lab](lab.md) is where trials are\n' "$table"
+    printf 'made. Time is modelled, but the load of the host influences it. Tables give the number of trials; no figure contains a\n'
+    printf 'trial that was not run.\n\n'
     printf '* Machine: %s, %s CPUs\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
     printf '* Commit: %s\n* Date: %s\n\n' "$commit" "$(date -u +%F)"
-    printf '![Time of each contender as a share of that of Linux](figures/results.svg)\n\n'
+    printf '![Time of each contender as a share of that of Linux](figures/%s.svg)\n\n' "$name"
     printf '```\n$ numaherd %s\n```\n\n' "${compared[*]}"
     printf '## All scenarios\n\n```\n%s\n```\n\n' "$overview"
+    [ -z "$notes" ] || printf '%s\n\n' "$notes"
     printf '## Each scenario\n\n```\n%s\n```\n' "${output%%$'\nAll scenarios\n'*}"
 } >"$page.new"
 mv "$page.new" "$page"

@@ -167,6 +167,24 @@ impl Curve {
         (bytes.min(to.bytes), growth)
     }
 
+    /// The same of each of so many threads that read one area and hold it together: each counts with its part.
+    pub fn held_together(&self, threads: f64) -> Self {
+        let point = |point: &Point| Point {
+            bytes: point.bytes / threads,
+            ln_bytes: point.ln_bytes - threads.ln(),
+            ..*point
+        };
+        let row = |row: &Filled| Filled {
+            instructions: row.instructions / threads,
+            bytes: row.bytes / threads,
+        };
+        Self {
+            cache_accesses: self.cache_accesses,
+            points: self.points.iter().map(point).collect(),
+            fill: self.fill.iter().map(row).collect(),
+        }
+    }
+
     /// The most that is ever held.
     pub(crate) fn most(&self) -> f64 {
         self.fill[self.fill.len() - 1].bytes

@@ -48,6 +48,7 @@ mod known;
 mod memory;
 mod page_moves;
 mod parts;
+mod sharing;
 mod threads;
 
 use std::collections::{BTreeMap, HashMap};
@@ -252,16 +253,18 @@ impl Estimator {
             owner.private = tell_shared_from_private(&mut threads, &owner.threads, &seats);
         }
         share_caches(&mut threads, &seats, &llc);
-        for load in &mut threads {
-            let known = &mut known[load.at];
-            load.seen = known.sees(load, known.cpu == Some(load.cpu));
-            known.cpu = Some(load.cpu);
-        }
         self.learn_latency(&threads, &seats, topology);
         let draws = self.beliefs.draws();
         let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))
             .collect();
+        let known = self.threads.line_up(&stage.snapshot.threads);
+        sharing::find(&mut threads, &processes, known, &seats, &figures[0]);
+        for load in &mut threads {
+            let known = &mut known[load.at];
+            load.seen = known.sees(load, known.cpu == Some(load.cpu));
+            known.cpu = Some(load.cpu);
+        }
         let cores = Cores::of(stage, &self.unwatched.take(stage));
         let kinds = Kinds::of(&threads, &seats);
         let demands = (draws.iter().zip(&figures))
@@ -482,13 +485,14 @@ impl Picture {
         let mut running: Vec<Running<'_>> = Vec::new();
         // Of each: the CPU that is wanted and had, and the time alone.
         let mut counted: Vec<(f64, f64, f64)> = Vec::new();
-        // Where those of a kind that are in a domain are, by both, while their memory stays.
+        // Where those of a kind that are in a domain are, by both, while their memory stays and they share no lines.
         let domains = in_domain.len();
         let mut staying = match self.kinds.are_bundled {
             true => vec![usize::MAX; self.kinds.first.len() * domains],
             false => Vec::new(),
         };
         let mut following = HashMap::new();
+        let sharers = self.sharers(draw, cpus);
         let mut speeds = Vec::with_capacity(cpus.len());
         let mut lost = 0.0;
         for (at, (load, &cpu)) in self.threads.iter().zip(cpus).enumerate() {
@@ -508,8 +512,8 @@ impl Picture {
             if self.kinds.are_bundled {
                 let alike = kind * domains + seat.domain;
                 let place = match memory {
-                    None => &mut staying[alike],
-                    Some(_) => (following.entry((alike, load.process))).or_insert(usize::MAX),
+                    None if load.shared == 0.0 => &mut staying[alike],
+                    _ => (following.entry((alike, load.process))).or_insert(usize::MAX),
                 };
                 *place = (*place).min(running.len());
                 let place = *place;
@@ -530,13 +534,18 @@ impl Picture {
                     moved.memory(load, &self.draws[draw], seat.node, stays)
                 }
             };
+            let transfers = match without < Without::Remote {
+                true => sharers.transfers(load, seat, demand.shared, &self.figures[draw]),
+                false => Vec::new(),
+            };
             speeds.push(running.len());
             running.push(Running {
                 siblings: siblings(seat.domain),
+                transfers,
                 ..Running::new(
                     Demands {
                         cycles_per_instruction: demand.base_ns / 1000.0,
-                        lines: &demand.curve,
+                        lines: sharers.curve(load, kind, seat).unwrap_or(&demand.curve),
                         demand: None,
                         misses_in_flight: demand.in_flight,
                         written_per_line: WRITTEN,

@@ -154,6 +154,18 @@ proptest! {
     /// What is filled is what the lines say: the table's slope is 64 x lines / 1000, between
     /// the lines of the two ends of any stretch.
     #[test]
+    fn threads_that_hold_an_area_together_hold_as_much_as_one_that_runs_as_often(
+        curve in curves(), threads in 1.0..16.0_f64, share in 0.0..1.0_f64, exponent in 0.0..14.0_f64,
+    ) {
+        let each = curve.held_together(threads);
+        let bytes = share * curve.most();
+        prop_assert!((each.at(bytes / threads) - curve.at(bytes)).abs() <= 1e-6 * curve.cache_accesses());
+        let instructions = 10f64.powf(exponent);
+        let held = each.held_after(instructions / threads) * threads;
+        prop_assert!((held - curve.held_after(instructions)).abs() <= 1e-6 * curve.most());
+    }
+
+    #[test]
     fn a_stretch_is_filled_at_a_rate_between_those_of_its_ends(
         curve in curves(), a in 0.0..1.0_f64, b in 0.0..1.0_f64,
     ) {

@@ -7,6 +7,7 @@ use numaherd_topology::Topology;
 
 use super::cores::Cores;
 use super::kinds::Kinds;
+use super::sharing::shared;
 use super::threads::{Load, QUIET, Seats, USUAL_CACHE};
 
 /// A way to take what counters do not tell.
@@ -59,6 +60,8 @@ pub(super) struct Demand {
     /// The same beside the siblings that it had.
     pub(super) shared_base_ns: f64,
     pub(super) in_flight: f64,
+    /// Requests per 1000 instructions for lines of other threads of its process.
+    pub(super) shared: f64,
     pub(super) curve: Curve,
     /// Time for 1000 instructions alone on the machine.
     pub(super) alone_ns: f64,
@@ -149,6 +152,7 @@ pub(super) fn demands(
                 base_ns: 1.0,
                 shared_base_ns: 1.0,
                 in_flight: 1.0,
+                shared: 0.0,
                 curve,
                 alone_ns: 1.0,
             };
@@ -159,7 +163,9 @@ pub(super) fn demands(
         let latency: f64 = parts
             .map(|&(home, share)| share * (figures.latency_ns(node, home) + waits[home]))
             .sum();
+        let taken = shared(load, figures, *seat, latency);
         let in_flight = match (load.busy_ns, load.requests) {
+            _ if taken.is_some() => 1.0,
             (Some(busy_ns), Some(requests)) if busy_ns > 0.0 => {
                 (lines * latency + (requests - lines).max(0.0) * llc_ns) / busy_ns
             }
@@ -167,7 +173,8 @@ pub(super) fn demands(
         };
         let in_flight = in_flight.clamp(1.0, figures.in_flight);
         let stall = |latency: f64, lines: f64| lines * (latency - llc_ns).max(0.0) / in_flight;
-        let base_ns = (ns - stall(latency, lines)).max(ns * 0.02);
+        let (shared, sharing_ns) = taken.unwrap_or((load.shared, 0.0));
+        let base_ns = (ns - stall(latency, lines) - sharing_ns).max(ns * 0.02);
         let local = figures.latency_ns(node, node);
         let best = curve.at(figures.llc_bytes[seat.domain]).min(lines);
         let alone_ns = (base_ns + stall(local, best)).min(ns);
@@ -175,6 +182,7 @@ pub(super) fn demands(
             base_ns,
             shared_base_ns: base_ns,
             in_flight,
+            shared,
             curve,
             alone_ns,
         }

@@ -82,6 +82,8 @@ fn figures(load: &Load, seats: &Seats) -> Vec<i32> {
         step(load.footprint),
         step(load.wanted),
         (load.common * STEPS).round() as i32,
+        step(load.shared),
+        (load.apart.share() * STEPS).round() as i32,
     ];
     for &(node, share) in &load.memory {
         figures.extend([place(node), (share * STEPS).round() as i32]);

@@ -22,6 +22,9 @@ pub(super) struct Known {
     pub(super) peak: f64,
     /// Where its lines came from when it last stayed on a node: nodes (places) and shares.
     pub(super) memory: Vec<(usize, f64)>,
+    /// Requests per 1000 instructions for lines of its process's other threads, when it was last seen to make them; and all
+    /// that it made then.
+    pub(super) shared: Option<(f64, f64)>,
 }
 
 /// What a thread read with a share of a cache.

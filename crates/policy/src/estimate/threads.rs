@@ -8,6 +8,7 @@ use numaherd_world::{Mapped, MemoryKind, ProcessId, Residency, Thread, ThreadId}
 
 use super::Basis;
 use super::demands::Draw;
+use super::sharing::Apart;
 use crate::busy::wanted;
 use crate::stage::Stage;
 
@@ -66,6 +67,11 @@ pub struct Load {
     pub(super) is_at_home: bool,
     pub(super) seen: Vec<(f64, f64)>,
     pub(super) footprint: f64,
+    /// Of its requests per 1000 instructions, those for lines that other threads of its process have in their caches; 0: none
+    /// are known.
+    pub(super) shared: f64,
+    /// Where those threads are.
+    pub(super) apart: Apart,
 }
 
 impl Load {
@@ -89,6 +95,11 @@ impl Load {
             Some(_) => Basis::Uncore,
             None => Basis::Counters,
         }
+    }
+
+    /// Whether it reads lines from memory or from other threads' caches.
+    pub fn reads(&self) -> bool {
+        self.lines > 0.0 || self.shared > 0.0
     }
 
     /// Whether a thread did the same in another interval, as far as is counted.
@@ -283,6 +294,8 @@ pub(super) fn load(
         is_at_home: false,
         seen: Vec::new(),
         footprint: owner.all_pages().sum::<u64>() as f64 * stage.snapshot.page_bytes as f64,
+        shared: 0.0,
+        apart: Apart::default(),
     }
 }
 

@@ -106,7 +106,7 @@ use crate::words;
 use action::{Action, Verdict, costs};
 use credit::Credit;
 use orders::of_memory;
-use past::Past;
+use past::{Past, touched};
 use rations::Rations;
 pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
@@ -491,12 +491,8 @@ impl Adaptive {
         }
         let costs = costs(picture, &candidate);
         let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
-        let touched = picture.threads.iter().zip(&candidate.cpus);
-        let touched = touched.filter(|&(load, &cpu)| {
-            (picture.is_move(load, cpu) || candidate.memory[load.process].moves())
-                && load.lines > 0.0
-        });
-        let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
+        let ages = touched(picture, &candidate).into_iter();
+        let age_ns = ages.map(|at| picture.threads[at].age_ns).min().unwrap_or(0);
         let has_lasted = !by_residency
             || (self.uncounted).has_lasted(&wanted_before, picture, &candidate, now_ns);
         let is_new = by_residency && u128::from(age_ns) < uncounted::SEEN.as_nanos();

@@ -170,7 +170,7 @@ impl Past {
 pub(super) fn touched(now: &Picture, candidate: &Candidate) -> Vec<usize> {
     let is_touched = |&at: &usize| {
         let load = &now.threads[at];
-        load.lines > 0.0
+        load.reads()
             && (now.is_move(load, candidate.cpus[at]) || candidate.memory[load.process].moves())
     };
     (0..now.threads.len()).filter(is_touched).collect()

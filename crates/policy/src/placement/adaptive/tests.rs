@@ -4,6 +4,7 @@ mod looks;
 mod others;
 mod phases;
 mod portions;
+pub(crate) mod sharing;
 mod uncounted;
 
 use std::sync::Arc;
