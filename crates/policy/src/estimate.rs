@@ -29,6 +29,8 @@
 //! they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from
 //! the threads that have one line in flight: the longest that was seen per line.
 //!
+//! Lines that threads of one process take from each other's caches show in no counter but that of waits: see `sharing.rs`.
+//!
 //! Where nothing is counted, threads are taken to read a little, and evenly from all pages of their process: what is
 //! known then is how far they are from their memory.
 //!
@@ -39,6 +41,7 @@
 //! gives equal output; cost linear in threads. From 256 threads on, those that are alike are one (`kinds.rs`).
 
 mod beliefs;
+mod caches;
 mod cores;
 mod covered;
 mod demands;
@@ -64,6 +67,7 @@ use crate::memory::PerThread;
 use crate::settings::ByUseSettings;
 use crate::stage::Stage;
 use beliefs::Beliefs;
+use caches::{llc_bytes, share_caches};
 pub use cores::Cores;
 use cores::Unwatched;
 pub use covered::Covered;
@@ -76,7 +80,7 @@ use page_moves::PageMoves;
 pub use parts::Parts;
 use parts::Without;
 pub use threads::{Load, ONE_PHASE, Owner};
-use threads::{Seats, llc_bytes, load, owner, room, seats, share_caches, tell_shared_from_private};
+use threads::{Seats, load, owner, room, seats, tell_shared_from_private};
 
 /// How many ways what is not known is taken.
 const DRAWS: usize = 4;

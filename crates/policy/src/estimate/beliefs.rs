@@ -9,8 +9,9 @@ use numaherd_contention::{Solution, Speed};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::PageOutcome;
 
+use super::caches::llc_bytes;
 use super::demands::{Draw, demands, figures};
-use super::threads::{Load, Seats, llc_bytes};
+use super::threads::{Load, Seats};
 use super::{Basis, Estimator, Memory, PRECISION, Picture};
 
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).

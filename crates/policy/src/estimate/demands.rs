@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, loaded};
 use numaherd_topology::Topology;
 
+use super::caches::USUAL_CACHE;
 use super::cores::Cores;
 use super::kinds::Kinds;
 use super::sharing::shared;
-use super::threads::{Load, QUIET, Seats, USUAL_CACHE};
+use super::threads::{Load, QUIET, Seats};
 
 /// A way to take what counters do not tell.
 #[derive(Clone, Copy, Debug)]

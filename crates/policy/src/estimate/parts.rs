@@ -12,7 +12,7 @@ pub(super) enum Without {
     Nothing,
     /// Lines wait for none at controllers.
     Waits,
-    /// All memory is local.
+    /// All memory is local, and no line comes out of another domain's cache.
     Remote,
     /// Each thread has the last-level cache to itself.
     Sharing,
@@ -33,7 +33,7 @@ impl Without {
 pub struct Parts {
     /// To waits at memory controllers.
     pub controllers: f64,
-    /// To the distance of remote memory.
+    /// To the distance of remote memory, and of caches in other domains that threads of the same process write to.
     pub remote: f64,
     /// To neighbours in last-level caches.
     pub caches: f64,

@@ -1,9 +1,9 @@
-//! The threads of an interval: what was counted of them, where their lines come from, what cache they have.
+//! The threads of an interval: what was counted of them, where their lines come from.
 
 use std::collections::BTreeMap;
 
 use numaherd_contention::{Lane, Seat};
-use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Node, NodeId, Topology};
+use numaherd_topology::{Cpu, CpuId, Node, NodeId, Topology};
 use numaherd_world::{Mapped, MemoryKind, ProcessId, Residency, Thread, ThreadId};
 
 use super::Basis;
@@ -24,8 +24,6 @@ const TOLD_APART: f64 = 0.5;
 pub const ONE_PHASE: f64 = 0.15;
 /// Memory is private of which this share is (chosen here).
 const PRIVATE: f64 = 0.95;
-/// Where a domain's cache is not described: bytes a core.
-pub(super) const USUAL_CACHE: f64 = (1 << 20) as f64;
 
 /// One thread in this interval.
 #[derive(Clone, Debug)]
@@ -541,62 +539,4 @@ pub(super) fn seats(topology: &Topology) -> Seats {
         seats[cpu.id.index()] = seat(cpu);
     }
     Seats(seats)
-}
-
-/// Bytes of the last-level cache of each domain.
-pub(super) fn llc_bytes(topology: &Topology) -> Vec<f64> {
-    let of = |domain: &Domain| {
-        let first = domain.cpus.first();
-        let caches = topology.caches().iter().filter(|cache| {
-            cache.kind != CacheKind::Instruction
-                && first.is_some_and(|cpu| cache.cpus.contains(cpu))
-        });
-        let last = caches.max_by_key(|cache| cache.level);
-        last.and_then(|cache| cache.size_bytes)
-            .map_or(domain.cores.len() as f64 * USUAL_CACHE, |bytes| {
-                bytes as f64
-            })
-    };
-    topology.domains().iter().map(of).collect()
-}
-
-/// Gives each thread that goes through its last-level cache the share of it by which the equations give the lines that
-/// were counted, or what it can fill: each holds what it brought in within one time that is the same for all. With `q`
-/// requests and `M` lines from memory per 1000 instructions, it brings in `(q - M) / ln (q / M)` of them while it fills
-/// its share: `q` where it holds nothing, `M` at last.
-pub(super) fn share_caches(threads: &mut [Load], seats: &Seats, llc: &[f64]) {
-    let mut users = vec![Vec::new(); llc.len()];
-    for (at, load) in threads.iter().enumerate() {
-        let requests = load.requests.unwrap_or(0.0).max(load.lines);
-        let goes = requests >= QUIET;
-        if let Some((seat, _)) = seats.get(load.cpu).filter(|_| goes) {
-            let brings_in = load.wanted * load.speed * filling(requests, load.lines);
-            let fills = match load.footprint {
-                0.0 => f64::INFINITY,
-                footprint => footprint,
-            };
-            users[seat.domain].push((at, fills, brings_in.max(f64::MIN_POSITIVE)));
-        }
-    }
-    for (mut users, &bytes) in users.into_iter().zip(llc) {
-        // Those that can fill less than their share leave the rest to the others.
-        users.sort_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)));
-        let mut left = bytes;
-        let mut all: f64 = users.iter().map(|user| user.2).sum();
-        for (at, fills, brings_in) in users {
-            let held = fills.min(left * (brings_in / all).min(1.0));
-            left -= held;
-            all -= brings_in;
-            threads[at].held = held;
-        }
-    }
-}
-
-/// The logarithmic mean of two rates.
-fn filling(most: f64, least: f64) -> f64 {
-    let least = least.max(most * 1e-6);
-    match most / least {
-        apart if apart > 1.0 + 1e-6 => (most - least) / apart.ln(),
-        _ => least,
-    }
 }

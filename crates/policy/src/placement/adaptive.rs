@@ -5,7 +5,8 @@
 //!
 //! Rule, at each look:
 //! 1. *Estimate* what each thread demands, and how many cores the machine loses to caches and memory
-//!    ([`crate::estimate`]). If that is less than `least_gain` of the busy cores, do nothing.
+//!    ([`crate::estimate`]). If that is less than `least_gain` of the busy cores, do nothing. Time in which threads of a
+//!    process wait for lines out of each other's caches is lost while they are in different domains.
 //! 2. *Candidates.* The layouts to begin with are the threads where they are, or where the kernel is about to spread
 //!    them over free CPUs; the same with threads back beside memory that the kernel moved them away from; and those of
 //!    `dino`, `di` and `n-mass`. Each is tried with memory where it is, with memory beside its threads, and with common
