@@ -249,6 +249,10 @@ pub(super) fn find(
                 known.shared = Some((shared, requests));
             }
             load.shared = known.shares_as(load).or(now).unwrap_or(0.0);
+            if load.shared == 0.0 {
+                load.apart = Apart::default();
+                continue;
+            }
             // What they hold they hold together.
             let here = all.iter().filter(|(seat, _)| seat.domain == own.domain);
             load.held *= here.map(|&(_, count)| count).sum::<f64>();
