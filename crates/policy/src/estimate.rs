@@ -210,8 +210,6 @@ impl Estimator {
         let llc = llc_bytes(topology);
         let known = self.threads.line_up(&stage.snapshot.threads);
         let now_ns = stage.snapshot.time_ns;
-        let is_counted = |&(at, _): &(usize, bool)| stage.thread(at).counts.is_some();
-        let any_counted = busy.iter().any(is_counted);
         for (known, thread) in known.iter_mut().zip(&stage.snapshot.threads) {
             let ran_ns = thread.cpu_share * stage.snapshot.interval_ns as f64;
             (known.since_ns).get_or_insert_with(|| now_ns.saturating_sub(ran_ns as u64));
@@ -219,6 +217,8 @@ impl Estimator {
         }
         busy.extend(others(&busy, known, stage));
         busy.sort_unstable();
+        let is_counted = |&(at, _): &(usize, bool)| stage.thread(at).counts.is_some();
+        let any_counted = busy.iter().any(is_counted);
         let mut threads: Vec<Load> = Vec::with_capacity(busy.len());
         let mut processes: Vec<Owner> = Vec::new();
         let mut place_of: BTreeMap<ProcessId, usize> = BTreeMap::new();

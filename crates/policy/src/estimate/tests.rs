@@ -75,6 +75,19 @@ proptest! {
 }
 
 #[test]
+fn threads_too_idle_to_be_placed_are_judged_by_what_is_counted_of_them() {
+    let mut scene = threads_of_one(&[(5.0, 0.5, 10.0, 1000.0); 4], 1.0);
+    for thread in &mut scene.snapshot.threads {
+        thread.cpu_share = 0.6;
+    }
+    let mut stage = Stage::of_all(&scene.snapshot, &scene.topology);
+    stage.pools.iter_mut().for_each(|pool| pool.busy.clear());
+    let picture = Estimator::default().observe(&stage);
+    assert_eq!(picture.from, Basis::Uncore);
+    assert!(picture.threads.iter().all(|load| !load.is_free));
+}
+
+#[test]
 fn who_brings_in_more_lines_has_more_of_the_cache() {
     let picture = observed(&threads_of_one(
         &[(30.0, 1.0, 30.0, 1000.0), (10.0, 1.0, 10.0, 1000.0)],
