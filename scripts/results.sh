@@ -26,12 +26,12 @@ table=${1:-peers}
 case $table in
     peers)
         page=docs/results.md title=Results kernels=7.3
-        about='This page compares the kernel, other programs and the default policy in cases that are known to be hard, and with
+        about='This page compares the kernel, other programs and policies of Numaherd in cases that are known to be hard, and with
 programs that people run.'
         # ipm is left out, which needs a machine with its unit.
-        contenders=linux,linux-balancing,linux-cache-aware,interleave,weighted-interleave,numad,scx_layered,scx_rusty,scx_cosmos,dino,adaptive
+        contenders=linux,linux-balancing,linux-cache-aware,interleave,weighted-interleave,numad,scx_layered,scx_rusty,scx_cosmos,n-mass,di-migrate,dino,brm,adaptive
         scenarios=(scenarios/{devils-on-one-node,table,unlucky-order,nothing-to-gain}.toml
-            scenarios/programs/{stream,is,redis,sqlite,zstd,python-pool,jvm,postgres-scan}.toml)
+            scenarios/programs/*.toml)
         ;;
     adaptive)
         page=docs/results-adaptive.md title='What the default policy gains and leaves alone' kernels=6.12

@@ -8,7 +8,8 @@
 //!
 //! `cargo bench -p numaherd-lab-launcher --bench speed [-- --before PLUGIN] [--rounds N] [--only NAME]
 //! [--kernel-accesses on]`, after `scripts/build.sh guest`. `--before` measures another build of the plugin (its whole
-//! path) in turns with the one that is there. With `--kernel-accesses on`, only the one that is there models the accesses of the kernel, too.
+//! path) in turns with the one that is there. With `--kernel-accesses on`, only the one that is there models the accesses
+//! of the kernel, too.
 
 use std::path::{Path, PathBuf};
 use std::process;

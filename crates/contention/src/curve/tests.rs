@@ -151,8 +151,6 @@ proptest! {
         prop_assert!((held - bytes).abs() <= 1e-6 * curve.most(), "{held} for {bytes}");
     }
 
-    /// What is filled is what the lines say: the table's slope is 64 x lines / 1000, between
-    /// the lines of the two ends of any stretch.
     #[test]
     fn threads_that_hold_an_area_together_hold_as_much_as_one_that_runs_as_often(
         curve in curves(), threads in 1.0..16.0_f64, share in 0.0..1.0_f64, exponent in 0.0..14.0_f64,
@@ -165,6 +163,8 @@ proptest! {
         prop_assert!((held - curve.held_after(instructions)).abs() <= 1e-6 * curve.most());
     }
 
+    /// What is filled is what the lines say: the table's slope is 64 x lines / 1000, between
+    /// the lines of the two ends of any stretch.
     #[test]
     fn a_stretch_is_filled_at_a_rate_between_those_of_its_ends(
         curve in curves(), a in 0.0..1.0_f64, b in 0.0..1.0_f64,
