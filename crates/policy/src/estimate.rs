@@ -250,8 +250,9 @@ impl Estimator {
         let node = |cpu: CpuId| seats.get(cpu).map(|(seat, _)| seat.node);
         for load in threads.iter_mut().filter(|load| load.is_counted()) {
             let known = &mut known[load.at];
-            let stayed = known.cpu.is_none_or(|was| node(was) == node(load.cpu));
-            known.reads(&mut load.memory, stayed);
+            let here = node(load.cpu);
+            let stayed = known.cpu.is_none_or(|was| node(was) == here);
+            known.reads(&mut load.memory, here, stayed);
         }
         for owner in (processes.iter_mut()).filter(|owner| owner.threads.len() > 1) {
             owner.private = tell_shared_from_private(&mut threads, &owner.threads, &seats);

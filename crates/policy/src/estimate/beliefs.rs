@@ -148,11 +148,7 @@ impl Estimator {
             picture.error(cpus, memory, speeds)
         };
         // What of the memory was private is seen only in how fast threads are now.
-        let by_use = |process: usize| {
-            let nodes = before.nodes_of(process, cpus);
-            memory[process].follows > 0 && nodes.first() != nodes.last()
-        };
-        let private: &[f64] = match (0..memory.len()).any(by_use) {
+        let private: &[f64] = match before.follows_use(cpus, memory) {
             true => &[0.0, LIKELY_PRIVATE, 1.0],
             false => &[LIKELY_PRIVATE],
         };

@@ -2,7 +2,7 @@
 
 use numaherd_topology::CpuId;
 
-use super::threads::{Load, are_one_phase};
+use super::threads::{APART, Load, are_one_phase, share_of};
 
 /// After so many ns half of what a thread wanted at its busiest counts (chosen here).
 const PEAK_HALVES_NS: f64 = 5e9;
@@ -22,6 +22,8 @@ pub(super) struct Known {
     pub(super) peak: f64,
     /// Where its lines came from when it last stayed on a node: nodes (places) and shares.
     pub(super) memory: Vec<(usize, f64)>,
+    /// That node (place).
+    read_on: Option<usize>,
     /// Requests per 1000 instructions for lines of its process's other threads, when it was last seen to make them; and all
     /// that it made then.
     pub(super) shared: Option<(f64, f64)>,
@@ -62,11 +64,23 @@ impl Known {
         alike.map(|seen| (seen.held, seen.lines)).collect()
     }
 
-    /// Takes in where the lines of a thread came from, or gives what was known if it is on another node than it was, as
-    /// `stayed` says: which of its lines were local when is not known then.
-    pub(super) fn reads(&mut self, memory: &mut Vec<(usize, f64)>, stayed: bool) {
-        match stayed || self.memory.is_empty() {
-            true => self.memory.clone_from(memory),
+    /// Takes in where the lines of a thread came from that is on a node (place), or gives what was known:
+    /// * if it is on another node than it was, as `stayed` says: which of its lines were local when is not known then;
+    /// * while as many are local as what was known says. Only that is counted, and from which other nodes the rest comes
+    ///   is best known of a thread that was there.
+    pub(super) fn reads(
+        &mut self,
+        memory: &mut Vec<(usize, f64)>,
+        node: Option<usize>,
+        stayed: bool,
+    ) {
+        let [counted, known] = [&*memory, &self.memory].map(|memory| share_of(memory, node));
+        let is_as_known = node != self.read_on && (counted - known).abs() <= APART;
+        match self.memory.is_empty() || (stayed && !is_as_known) {
+            true => {
+                self.memory.clone_from(memory);
+                self.read_on = node;
+            }
             false => memory.clone_from(&self.memory),
         }
     }

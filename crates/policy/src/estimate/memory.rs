@@ -131,6 +131,14 @@ impl Picture {
         memory.follows as f64 / self.portions_left(process, cpus) as f64
     }
 
+    /// Whether memory of any process follows its use in a layout, as it does where its threads are on several nodes.
+    pub fn follows_use(&self, cpus: &[CpuId], memory: &[Memory]) -> bool {
+        memory.iter().enumerate().any(|(process, memory)| {
+            let nodes = self.nodes_of(process, cpus);
+            memory.follows > 0 && nodes.first() != nodes.last()
+        })
+    }
+
     /// Own pages of a process that move in a layout.
     pub fn following(&self, process: usize, memory: Memory, cpus: &[CpuId]) -> f64 {
         match memory.follows {

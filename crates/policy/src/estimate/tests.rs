@@ -140,3 +140,31 @@ fn the_memory_of_a_thread_that_was_moved_stays_where_it_was_seen() {
     // What is counted from now on is of where it is.
     assert_eq!(memory(&scene), [(3, 1.0)]);
 }
+
+#[test]
+fn where_the_memory_of_a_moved_thread_is_stays_known_while_as_much_is_local_as_that_says() {
+    let mut scene = scene();
+    program(&mut scene, 1, 0, 100.0, 4000);
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: vec![(NodeId(0), 4000), (NodeId(1), 4000)],
+        kinds: None,
+    });
+    let mut estimator = Estimator::default();
+    let mut memory = |scene: &Scene| {
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        estimator.observe(&stage).threads.remove(0).memory
+    };
+    assert_eq!(memory(&scene), [(0, 1.0)]);
+    scene.snapshot.threads[0].cpu = CpuId(6);
+    let mut local = |scene: &mut Scene, lines: u64| {
+        let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
+        (counts.local, counts.remote) = (Some(lines), Some(counts.lines - lines));
+        memory(scene)
+    };
+    for _ in 0..3 {
+        assert_eq!(local(&mut scene, 0), [(0, 1.0)]);
+    }
+    // Half of it has followed: where the rest is, its process's pages say.
+    let half = scene.snapshot.threads[0].counts.unwrap().lines / 2;
+    assert_eq!(local(&mut scene, half), [(0, 0.25), (1, 0.25), (3, 0.5)]);
+}

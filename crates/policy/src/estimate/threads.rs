@@ -376,7 +376,7 @@ const MOST_AWAY: f64 = 0.25;
 
 /// A thread reads other memory than its process's other threads if the share of its lines that is local differs by more
 /// than this from what they would have in its place (chosen here).
-const APART: f64 = 0.1;
+pub(super) const APART: f64 = 0.1;
 
 /// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
 /// With `l` the share of local lines on each node, and all lines from nodes with threads, that part is
@@ -411,7 +411,7 @@ pub(super) fn tell_shared_from_private(
 }
 
 /// The share of a thread's lines from a node (place).
-fn share_of(memory: &[(usize, f64)], node: Option<usize>) -> f64 {
+pub(super) fn share_of(memory: &[(usize, f64)], node: Option<usize>) -> f64 {
     let of_node = memory.iter().filter(|part| Some(part.0) == node);
     of_node.map(|part| part.1).sum()
 }

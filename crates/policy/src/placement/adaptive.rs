@@ -17,7 +17,8 @@
 //!    * On average over all draws, the gain is at least `least_gain` of the busy cores. No draw loses more than a
 //!      quarter of that.
 //!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
-//!      the standard error of that: what suits threads in one phase may cost them more in the next.
+//!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that follows
+//!      its use does not go back: it must have gained over two looks, or gain a twentieth of the busy cores.
 //!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
 //!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at what
 //!      moving a page has taken on this machine.
@@ -106,8 +107,8 @@ use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Verdict, costs};
 use credit::Credit;
-use orders::of_memory;
-use past::{Past, touched};
+use orders::{WORTH_DEALING, of_memory};
+use past::{Gain, Past, touched};
 use rations::Rations;
 pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
@@ -486,8 +487,16 @@ impl Adaptive {
         }
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);
-        let (gain, by_chance) = of_late.unwrap_or((gain, 0.0));
-        if gain < least.max(by_chance) || cores::are_short(stage, picture, &candidate.cpus) {
+        let of_late = of_late.unwrap_or(Gain::in_one_look(gain));
+        let gain = of_late.cores;
+        // One look may show one phase of a program alone.
+        let is_early = of_late.looks < 2
+            && gain < WORTH_DEALING * picture.busy_cores()
+            && picture.follows_use(&candidate.cpus, &candidate.memory);
+        if is_early
+            || gain < least.max(of_late.by_chance)
+            || cores::are_short(stage, picture, &candidate.cpus)
+        {
             return Vec::new();
         }
         let costs = costs(picture, &candidate);

@@ -298,8 +298,11 @@ impl Search<'_> {
             // What is there already need not follow.
             let is_there = is_one && nodes.iter().any(|&node| owner.pages[node] == all);
             // Who uses what can be found out by samples alone, and only of threads that are held: the others' nodes
-            // would get nothing.
-            let held = |&thread: &usize| picture.threads[thread].is_free;
+            // would get nothing. One that sleeps, as the first of a parallel program does, uses nothing.
+            let held = |&thread: &usize| {
+                let load = &picture.threads[thread];
+                load.is_free || load.wanted < LEAST_CPU_SHARE
+            };
             let all_held = picture.from != Basis::Residency && owner.threads.iter().all(held);
             let is_told = is_one || all_held;
             let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;

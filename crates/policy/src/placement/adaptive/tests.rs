@@ -1,3 +1,4 @@
+mod by_use;
 mod dealt;
 mod home;
 mod looks;
@@ -337,50 +338,6 @@ fn shared_memory_stays_where_one_who_has_it_has_a_memory_policy() {
     let orders = page_orders(&mut scene);
     let spread = orders.iter().filter(|order| order.rule == SPREAD.name);
     assert_eq!(spread.count(), 0);
-}
-
-#[test]
-fn what_has_followed_once_and_is_still_far_is_taken_to_be_shared() {
-    let mut scene = scene();
-    two_threads_far_from_their_memory(&mut scene, 100.0);
-    let stage = Stage::of_all(&scene.snapshot, &scene.topology);
-    let mut picture = Estimator::default().observe(&stage);
-    let would_lose = |picture: &Picture| picture.lost(&picture.now(), &[FOLLOWS])[0];
-    let before = would_lose(&picture);
-    picture.processes[0].is_told = true;
-    assert!(would_lose(&picture) > before);
-    let mut adaptive = adaptive();
-    look(&mut adaptive, &mut scene, 10);
-    let process = scene.snapshot.threads[0].process;
-    assert!(adaptive.rule.told.contains(&process));
-}
-
-/// The memory would go to the nodes of the others alone.
-#[test]
-fn memory_stays_where_one_of_its_threads_is_not_busy_enough_to_be_held() {
-    let followed = |cpu_share: f64| {
-        let mut scene = scene();
-        two_threads_far_from_their_memory(&mut scene, 100.0);
-        scene.snapshot.threads[1].cpu_share = cpu_share;
-        let mut adaptive = adaptive();
-        look(&mut adaptive, &mut scene, 10);
-        !adaptive.rule.told.is_empty()
-    };
-    assert!(followed(1.0) && !followed(0.7));
-}
-
-#[test]
-fn memory_of_a_virtual_machine_follows_its_vcpus_whatever_its_other_threads_did() {
-    for vcpus in [1, 2] {
-        let mut scene = scene();
-        two_threads_far_from_their_memory(&mut scene, 100.0);
-        let machine = numaherd_testing::virtual_machine("vm", &scene.snapshot.threads[..vcpus]);
-        scene.snapshot.processes[0].machine = Some(machine);
-        scene.snapshot.threads[1].cpu_share = 0.7;
-        let rules = look(&mut adaptive(), &mut scene, 10);
-        let follows = rules.contains(&"adaptive: memory follows".to_owned());
-        assert_eq!(follows, vcpus == 1, "{rules:?}");
-    }
 }
 
 #[test]
