@@ -46,8 +46,6 @@ type Times = BTreeMap<&'static str, Vec<f64>>;
 const HOUR_S: f64 = 300.0;
 /// How often a trace is played; its set-up is played once, and takes about half of the first time.
 const LOOPS: u32 = 2;
-/// The seed of runs on traces.
-const SEED: u64 = 1;
 /// Layouts that the joint oracle tries at each turn, so that a suite takes minutes.
 const LAYOUTS: usize = 1000;
 
@@ -74,15 +72,15 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
         measured.append(as_described(suite, effort)?);
         measured.append(perturbed(suite, effort)?);
     }
-    measured.append(where_recorded(on_traces(traces))?);
+    measured.append(where_recorded(on_traces(effort, traces))?);
     Ok(measured)
 }
 
 /// IPM's programs, with eight threads, on two of its machines: time against first touch, and how much of what is
 /// gained by threads and pages that are where the whole trace says.
-fn on_traces(traces: &Traces) -> Result<Measured> {
+fn on_traces(effort: &Effort, traces: &Traces) -> Result<Measured> {
     let plays = Plays::new(traces);
-    let setup = Setup::new(&plays, vec![SEED], 0);
+    let setup = Setup::new(&plays, effort.seeds(), 0);
     let kernels = few();
     let (mut losses, mut gains, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
     for platform in [Platform::Simics, Platform::Itanium] {
