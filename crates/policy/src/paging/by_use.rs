@@ -8,8 +8,8 @@
 //! threads. It counts them by block and by node of the thread.
 //! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
 //!    block is *private* and moves there. Otherwise it is *shared*: the nodes of the process take turns, 512 pages each
-//!    time, each as often as it has threads, and the block moves to the node whose turn it is. A shared block stays if
-//!    three quarters of its accesses are local: its pages already lie with their users. It also stays if more of its
+//!    time, each as often as it has threads, and the block moves to the node whose turn it is. A block stays while three
+//!    quarters of its accesses are local: its pages already lie with their users. A shared block also stays if more of its
 //!    process's counted lines are local than 3 allows.
 //! 2. *By other blocks* of its process it is judged until then, if these are alike. Two accesses to one block always
 //!    come from one node if all memory is private, and only as often as by chance if all is shared. If at least 32 such
@@ -468,6 +468,7 @@ impl PageRule for ByUse {
         };
         let kind = own.or_else(|| tally.kind(nodes, counted))?;
         let to = match kind {
+            Kind::Private if block.is_local() => return None,
             Kind::Private => user?,
             Kind::Shared => tally.whose_turn(nodes, access.page),
         };
@@ -565,6 +566,11 @@ impl Block {
         self.accesses.values().sum()
     }
 
+    /// Whether at least three quarters of the accesses were to pages that lie with their users.
+    fn is_local(&self) -> bool {
+        self.local * 4 >= self.all() * 3
+    }
+
     /// The node that at least three quarters of the accesses came from.
     fn main_user(&self) -> Option<NodeId> {
         let (&node, &most) = self.accesses.iter().max_by_key(|&(_, &count)| count)?;
@@ -576,7 +582,7 @@ impl Block {
     fn kind(&self, user: Option<NodeId>) -> Option<Kind> {
         match user {
             Some(_) => Some(Kind::Private),
-            None if self.local * 4 >= self.all() * 3 => None,
+            None if self.is_local() => None,
             None => Some(Kind::Shared),
         }
     }

@@ -18,7 +18,7 @@
 //!      quarter of that.
 //!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
 //!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that follows
-//!      its use does not go back: it must have gained over two looks, or gain a twentieth of the busy cores.
+//!      its use cannot be put back, and must gain twice as much.
 //!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
 //!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at what
 //!      moving a page has taken on this machine.
@@ -107,8 +107,8 @@ use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Verdict, costs};
 use credit::Credit;
-use orders::{WORTH_DEALING, of_memory};
-use past::{Gain, Past, touched};
+use orders::of_memory;
+use past::{Past, touched};
 use rations::Rations;
 pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
@@ -131,6 +131,8 @@ const JUDGED_AFTER: u64 = 250_000_000;
 const SUFFERS: f64 = 0.05;
 /// Looks after which a held thread is let go that could suffer nowhere.
 const CALM_LOOKS: u32 = 3;
+/// How many times as much must be gained where memory follows its use, which cannot be undone (chosen here).
+const FOR_GOOD: f64 = 2.0;
 /// After so many ns it is searched again although as much is lost as when nothing was found.
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
@@ -487,16 +489,12 @@ impl Adaptive {
         }
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);
-        let of_late = of_late.unwrap_or(Gain::in_one_look(gain));
-        let gain = of_late.cores;
-        // One look may show one phase of a program alone.
-        let is_early = of_late.looks < 2
-            && gain < WORTH_DEALING * picture.busy_cores()
-            && picture.follows_use(&candidate.cpus, &candidate.memory);
-        if is_early
-            || gain < least.max(of_late.by_chance)
-            || cores::are_short(stage, picture, &candidate.cpus)
-        {
+        let (gain, by_chance) = of_late.unwrap_or((gain, 0.0));
+        let must_gain = match picture.follows_use(&candidate.cpus, &candidate.memory) {
+            true => FOR_GOOD * least,
+            false => least,
+        };
+        if gain < must_gain.max(by_chance) || cores::are_short(stage, picture, &candidate.cpus) {
             return Vec::new();
         }
         let costs = costs(picture, &candidate);

@@ -69,6 +69,20 @@ fn what_one_node_uses_goes_there() {
 }
 
 #[test]
+fn a_block_stays_while_most_of_its_accesses_are_local() {
+    let moves = |remote: usize| {
+        let scene = scene();
+        let mut paging = ByUse::paging(&Settings::default());
+        paging.placed(&placed(&scene), &scene.snapshot);
+        let mut access = |home: u32| batch(&mut paging, &scene, &[(2, 700)], |_| home).len();
+        let homes = (0..8).map(|nth| if nth < remote { 0 } else { 2 });
+        homes.rev().map(&mut access).sum::<usize>() > 0
+    };
+    assert!(!moves(0) && !moves(2));
+    assert!(moves(3));
+}
+
+#[test]
 fn memory_stays_while_a_busy_thread_of_its_process_is_not_placed() {
     for (share, orders) in [(0.5, 0), (0.05, 1)] {
         let mut scene = scene();

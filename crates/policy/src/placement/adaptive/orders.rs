@@ -17,7 +17,7 @@ use crate::stage::Stage;
 const ON_ONE: f64 = 0.75;
 /// The share of the busy cores that must be gained for memory to be dealt before it is known who uses what: what is dealt
 /// wrong costs less than that (chosen here).
-pub(super) const WORTH_DEALING: f64 = 0.05;
+const WORTH_DEALING: f64 = 0.05;
 
 /// The orders for what a layout wants of memory, and what moves by them. `gain` is the share of the busy cores that the
 /// layout is expected to gain, and `why` says so. `portions` has, of each process whose memory follows in portions, the node

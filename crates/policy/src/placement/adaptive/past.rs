@@ -31,28 +31,6 @@ struct Look {
     lasted_ns: f64,
 }
 
-/// What a layout would have gained over the last looks.
-#[derive(Clone, Copy)]
-pub(super) struct Gain {
-    /// On average, in cores.
-    pub(super) cores: f64,
-    /// The standard error of that; 0 where there is one look, which says nothing of it.
-    pub(super) by_chance: f64,
-    /// How many looks these are.
-    pub(super) looks: usize,
-}
-
-impl Gain {
-    /// What is known of one look alone.
-    pub(super) fn in_one_look(cores: f64) -> Self {
-        Self {
-            cores,
-            by_chance: 0.0,
-            looks: 1,
-        }
-    }
-}
-
 /// The last looks, the newest last.
 #[derive(Clone, Default)]
 pub(super) struct Past {
@@ -144,14 +122,14 @@ impl Past {
         })
     }
 
-    /// What a candidate for threads as they are in `now` would have gained, beside leaving them on the CPUs of `stays`; `None`
-    /// where no look counts.
+    /// Cores that a candidate for threads as they are in `now` would have gained on average, beside leaving them on the
+    /// CPUs of `stays`, and the standard error of that; `None` where no look counts.
     pub(super) fn gain(
         &self,
         now: &Picture,
         stays: &[CpuId],
         candidate: &Candidate,
-    ) -> Option<Gain> {
+    ) -> Option<(f64, f64)> {
         let touched = touched(now, candidate);
         let mut gained = Vec::new();
         for look in &self.looks {
@@ -184,11 +162,7 @@ impl Past {
         let squares = gained
             .iter()
             .map(|(gain, of)| ((gain - mean) * of / lasted).powi(2));
-        (lasted > 0.0).then(|| Gain {
-            cores: mean,
-            by_chance: squares.sum::<f64>().sqrt(),
-            looks: gained.len(),
-        })
+        (lasted > 0.0).then(|| (mean, squares.sum::<f64>().sqrt()))
     }
 }
 

@@ -51,22 +51,25 @@ fn memory_follows_the_threads_that_run_while_one_sleeps() {
     assert!(followed(0.0) && !followed(0.3));
 }
 
-/// How many looks it takes until two threads are held whose memory is too little to be dealt.
-fn held_after(lines: f64) -> usize {
+/// Whether the memory of two threads on these CPUs follows them, beside so many others that do not wait for memory.
+fn follows_beside(cpus: [u32; 2], others: u32) -> bool {
     let mut scene = scene();
-    two_threads_far_from_their_memory(&mut scene, lines);
-    scene.snapshot.processes[0].residency = Some(Residency {
-        pages: vec![(numaherd_topology::NodeId(0), 100)],
-        kinds: None,
-    });
-    let mut adaptive = adaptive();
-    let is_held = |_: &usize| !look(&mut adaptive, &mut scene, 1).is_empty();
-    (1..10).find(is_held).unwrap()
+    two_threads_far_from_their_memory(&mut scene, 1.0);
+    for (thread, cpu) in scene.snapshot.threads.iter_mut().zip(cpus) {
+        thread.cpu = CpuId(cpu);
+        thread.cpuset = Arc::new([CpuId(cpu)].into_iter().collect());
+    }
+    for (number, cpu) in (2..).zip([1, 4, 5]).take(others as usize) {
+        program(&mut scene, number, cpu, 0.0, 100);
+    }
+    !look(&mut adaptive(), &mut scene, 10).is_empty()
 }
 
 #[test]
-fn memory_follows_its_use_for_a_small_gain_only_once_two_looks_show_it() {
-    assert_eq!((held_after(100.0), held_after(1.0)), (1, 2));
+fn memory_that_cannot_be_put_back_must_gain_twice_as_much() {
+    let (one_node, two_nodes) = ([2, 3], [2, 6]);
+    assert!(follows_beside(one_node, 0) && follows_beside(two_nodes, 0));
+    assert!(follows_beside(one_node, 3) && !follows_beside(two_nodes, 3));
 }
 
 #[test]
