@@ -14,8 +14,9 @@
 //! * lines in flight `F = (M L + (q - M) L_llc) / B` (Little's law), at least 1;
 //! * time without memory `T - M (L - L_llc) / F`. Where requests are not counted, `F` is 3, or as much as leaves a
 //!   fifth of the time;
-//! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes; of a thread that
-//!   is on another node than it was, what was known before: most of the interval it was elsewhere;
+//! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes. Of a thread
+//!   that has come from another node, what was known there, for the interval of its move and for as long as the share that
+//!   is local agrees with it;
 //! * the cache that it has: what it brought in within one time that is the same for all that share the cache;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache while the thread did the same,
 //!   which neighbours that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by

@@ -374,8 +374,8 @@ const AWAY: f64 = 0.5;
 /// use one memory (chosen here).
 const MOST_AWAY: f64 = 0.25;
 
-/// A thread reads other memory than its process's other threads if the share of its lines that is local differs by more
-/// than this from what they would have in its place (chosen here).
+/// Shares of a thread's lines that are local are alike if they differ by no more than this. One whose share is not like what
+/// its process's other threads would have in its place reads other memory than they do (chosen here).
 pub(super) const APART: f64 = 0.1;
 
 /// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
