@@ -29,8 +29,8 @@
 //! 5. *Act.*
 //!    * Threads that move or suffer are held in their memory domain. A thread that only made room is the kernel's
 //!      again at the next look.
-//!    * The memory of a process whose threads are on one node moves there. If they are on several nodes, and all can
-//!      be held, it moves as samples of its accesses show. Until they do, nobody knows who uses what. If nearly all
+//!    * The memory of a process whose threads are on one node moves there. If they are on several nodes, and all that
+//!      run can be held, it moves as samples of its accesses show. Until they do, nobody knows who uses what. If nearly all
 //!      of the memory is on one node, all threads wait for that node meanwhile; so if a twentieth of the busy cores
 //!      can be gained, the memory is first dealt to the nodes of the threads.
 //!    * *Common* memory never follows a process. This is shared memory that is mapped more than once, and such files
