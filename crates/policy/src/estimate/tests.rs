@@ -124,15 +124,18 @@ fn a_thread_whose_memory_is_somewhere_else_may_gain_nothing_elsewhere() {
     assert!(then[1] > now[1], "evenly: {then:?} of {now:?}");
 }
 
+/// Where the lines of the first thread come from, after another interval.
+fn memory_of_the_first(estimator: &mut Estimator, scene: &Scene) -> Vec<(usize, f64)> {
+    let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+    estimator.observe(&stage).threads.remove(0).memory
+}
+
 #[test]
 fn the_memory_of_a_thread_that_was_moved_stays_where_it_was_seen() {
     let mut scene = scene();
     program(&mut scene, 1, 0, 100.0, 4000);
     let mut estimator = Estimator::default();
-    let mut memory = |scene: &Scene| {
-        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
-        estimator.observe(&stage).threads.remove(0).memory
-    };
+    let mut memory = |scene: &Scene| memory_of_the_first(&mut estimator, scene);
     assert_eq!(memory(&scene), [(0, 1.0)]);
     // All of the interval but its end was on node 0.
     scene.snapshot.threads[0].cpu = CpuId(6);
@@ -150,10 +153,7 @@ fn where_the_memory_of_a_moved_thread_is_stays_known_while_as_much_is_local_as_t
         kinds: None,
     });
     let mut estimator = Estimator::default();
-    let mut memory = |scene: &Scene| {
-        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
-        estimator.observe(&stage).threads.remove(0).memory
-    };
+    let mut memory = |scene: &Scene| memory_of_the_first(&mut estimator, scene);
     assert_eq!(memory(&scene), [(0, 1.0)]);
     scene.snapshot.threads[0].cpu = CpuId(6);
     let mut local = |scene: &mut Scene, lines: u64| {
