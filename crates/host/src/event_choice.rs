@@ -134,7 +134,7 @@ pub(crate) fn sets_of<'t>(
     root: &Root,
     processor: &Processor,
 ) -> impl Iterator<Item = &'t Arc<CounterSet>> {
-    table.sets().iter().filter(|set| match &set.machine {
+    table.sets().filter(|set| match &set.machine {
         AppliesTo::Pmu(name) => Pmu::find(root, name).is_some(),
         machine => machine.is(processor),
     })

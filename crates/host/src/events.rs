@@ -39,7 +39,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use numaherd_files::{Document, read as files};
 
@@ -64,6 +64,21 @@ macro_rules! embedded {
 /// Name and text of each built-in file, in the order in which they are tried; a test holds this list
 /// and the folder equal.
 const FILES: &[(&str, &str)] = embedded!["lab", "intel", "amd", "arm", "generic"];
+
+/// The sets of a built-in file. It is read when no set before them can be used: reading all takes longer than everything
+/// else at a start.
+fn built_in(file: usize) -> &'static [Arc<CounterSet>] {
+    static SETS: [OnceLock<Vec<Arc<CounterSet>>>; FILES.len()] =
+        [const { OnceLock::new() }; FILES.len()];
+    SETS[file].get_or_init(|| {
+        let (name, text) = FILES[file];
+        let path = format!("data/events/{name}.toml");
+        match EventTable::parse(text, Path::new(&path)) {
+            Ok(table) => table.own,
+            Err(error) => unreachable!("a test reads every one of them: {error}"),
+        }
+    })
+}
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,24 +228,19 @@ impl CounterSet {
 /// Sets of events by kind of machine, in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventTable {
-    sets: Vec<Arc<CounterSet>>,
+    /// Those of users' files.
+    own: Vec<Arc<CounterSet>>,
+    /// Whether the built-in ones come after them.
+    has_built_in: bool,
 }
 
 impl EventTable {
     /// The sets that Numaherd carries with it: every file of `data/events/`.
     pub fn built_in() -> &'static Self {
-        static BUILT_IN: LazyLock<EventTable> = LazyLock::new(|| {
-            let files = FILES.iter().map(|(name, text)| {
-                let path = format!("data/events/{name}.toml");
-                match EventTable::parse(text, Path::new(&path)) {
-                    Ok(table) => table.sets,
-                    Err(error) => unreachable!("a test reads every one of them: {error}"),
-                }
-            });
-            EventTable {
-                sets: files.flatten().collect(),
-            }
-        });
+        static BUILT_IN: EventTable = EventTable {
+            own: Vec::new(),
+            has_built_in: true,
+        };
         &BUILT_IN
     }
 
@@ -250,24 +260,28 @@ impl EventTable {
         let file = path.display().to_string();
         let sets = read::sets(Document::new(text, &file))?;
         Ok(Self {
-            sets: sets.into_iter().map(Arc::new).collect(),
+            own: sets.into_iter().map(Arc::new).collect(),
+            has_built_in: false,
         })
     }
 
     /// These sets, and `others` after them.
     #[must_use]
     pub fn before(mut self, others: &Self) -> Self {
-        self.sets.extend(others.sets.iter().cloned());
+        self.own.extend(others.own.iter().cloned());
+        self.has_built_in |= others.has_built_in;
         self
     }
 
     /// The names of the sets, in the order in which they are tried.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.sets.iter().map(|set| set.name.as_str())
+        self.sets().map(|set| set.name.as_str())
     }
 
-    pub(crate) fn sets(&self) -> &[Arc<CounterSet>] {
-        &self.sets
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &Arc<CounterSet>> {
+        let files = 0..if self.has_built_in { FILES.len() } else { 0 };
+        let built_in = files.flat_map(|file| -> &[_] { built_in(file) });
+        self.own.iter().chain(built_in)
     }
 }
 
