@@ -111,11 +111,15 @@ impl Part {
         of: 1,
     };
 
-    /// Parts that together are all memory, each as large as its weight says; those of no weight are empty.
+    /// Parts that together are all memory, each as large as its weight says; those of no weight are empty. They begin anew
+    /// after as few blocks as the weights allow: what is left over at the end of a memory is in the first parts alone.
     pub fn dealt(weights: &[u64]) -> Vec<Self> {
-        let of = weights.iter().sum();
+        let common = weights.iter().copied().fold(0, greatest_common_divisor);
+        let common = common.max(1);
+        let of = weights.iter().sum::<u64>() / common;
         let mut first = 0;
-        let part = |&count: &u64| {
+        let part = |weight: &u64| {
+            let count = weight / common;
             let part = Self { first, count, of };
             first += count;
             part
@@ -153,6 +157,15 @@ impl Part {
         let share = u128::from(pages) * u128::from(self.count);
         let share = share.div_ceil(u128::from(self.of.max(1)));
         u64::try_from(share).map_or(pages, |share| share.min(pages))
+    }
+}
+
+/// 0 with 0.
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
     }
 }
 
@@ -220,8 +233,9 @@ mod tests {
             pages in 1u64..20_000,
         ) {
             let mut seen = vec![0u8; usize::try_from(pages).unwrap()];
+            let all: u64 = counts.iter().sum();
             for (part, count) in Part::dealt(&counts).into_iter().zip(counts) {
-                prop_assert_eq!(part.count, count);
+                prop_assert_eq!(part.count * all, count * part.of);
                 for run in part.runs(first..first + pages) {
                     for page in run {
                         prop_assert!(part.takes(page));
@@ -231,6 +245,18 @@ mod tests {
             }
             prop_assert!(seen.iter().all(|&times| times == 1));
         }
+    }
+
+    #[test]
+    fn twelve_blocks_for_two_threads_on_each_of_four_nodes_are_three_for_each() {
+        let pages = |part: &Part| {
+            let runs = part.runs(0..12 * BLOCK_PAGES);
+            runs.map(|run| run.end - run.start).sum::<u64>()
+        };
+        let dealt = Part::dealt(&[2, 2, 2, 2]);
+        assert!(dealt.iter().all(|part| pages(part) == 3 * BLOCK_PAGES));
+        assert_eq!(Part::dealt(&[6, 0, 3]), Part::dealt(&[2, 0, 1]));
+        assert_eq!(Part::dealt(&[0, 0])[1].count, 0);
     }
 
     /// Of every part of up to four blocks, and every range of four that begins or ends beside the edge of a block.

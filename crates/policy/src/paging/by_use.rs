@@ -8,7 +8,10 @@
 //! threads. It counts them by block and by node of the thread.
 //! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
 //!    block is *private* and moves there. Otherwise it is *shared*: the nodes of the process take turns, 512 pages each
-//!    time, each as often as it has threads, and the block moves to the node whose turn it is. A block stays while three
+//!    time, each as often as it has threads, and the block moves to the node whose turn it is. If some of the nodes hardly
+//!    use it (less than half as much as they would if all used it alike), it lies well on any of the others. From elsewhere
+//!    it moves to the one on which the fewest blocks lie for its threads, if there are then no more than where it was:
+//!    more local lines do not make up for a controller that has more to do than the others. A block stays while three
 //!    quarters of its accesses are local: its pages already lie with their users. A shared block also stays if more of its
 //!    process's counted lines are local than 3 allows.
 //! 2. *By other blocks* of its process it is judged until then, if these are alike. Two accesses to one block always
@@ -42,7 +45,9 @@
 //! Properties: by its own accesses, no block is ordered more than twice within `thaw_after_s` while the process's threads
 //! stay on their nodes. Every order is to a node on which the process has a placed thread.
 
+mod block;
 mod blocks;
+mod counted;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -60,7 +65,9 @@ use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
 use crate::words;
+use block::{Block, Kind, Ordered};
 pub use blocks::Blocks;
+use counted::Counted;
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[HOME, SPREAD];
@@ -101,10 +108,6 @@ const ENOUGH_JUDGED: u32 = 4;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
 /// are smaller parts of blocks lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
-/// Sampling does not rest where a smaller share of a process's counted lines is local (chosen here).
-const NEAR: f64 = 0.75;
-/// After so many ns half of the lines that were counted count (chosen here).
-const COUNTED_HALVES_NS: f64 = 5e9;
 /// Accesses in a row that were local, or to blocks that stay where they were ordered, after which sampling rests.
 const SETTLED: u32 = 128;
 
@@ -147,30 +150,6 @@ impl Ration {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-struct Block {
-    accesses: BTreeMap<NodeId, u32>,
-    /// Those of them to a page that was on the thread's own node.
-    local: u32,
-    /// Where it was ordered.
-    ordered: Option<Ordered>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ordered {
-    to: NodeId,
-    since_ns: u64,
-    kind: Kind,
-    /// By its own accesses.
-    is_judged: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Private,
-    Shared,
-}
-
 /// What was seen of a process's blocks.
 #[derive(Clone, Debug, Default)]
 struct Tally {
@@ -187,6 +166,8 @@ struct Tally {
     at_large_ns: Option<u64>,
     /// To the nodes of these threads.
     dealt_over: Vec<NodeId>,
+    /// Of its blocks that were seen, how many lie on each node.
+    lie: BTreeMap<NodeId, u32>,
 }
 
 impl Tally {
@@ -228,6 +209,31 @@ impl Tally {
         } else {
             (way >= 1.0 - ALIKE).then_some(Kind::Private)
         }
+    }
+
+    /// A block is now known to lie on a node.
+    fn lies(&mut self, block: &mut Block, on: NodeId) {
+        let before = block.home.replace(on);
+        if let Some(blocks) = before.and_then(|before| self.lie.get_mut(&before)) {
+            *blocks -= 1;
+        }
+        *self.lie.entry(on).or_default() += 1;
+    }
+
+    /// Where a block belongs that only these of the process's nodes use.
+    fn among(&self, users: &[NodeId], block: &Block, nodes: &[NodeId]) -> Option<NodeId> {
+        let home = block.home.filter(|home| !users.contains(home));
+        let Some(home) = home else {
+            return block.home.or(users.first().copied());
+        };
+        let lie = |node| self.lie.get(&node).copied().unwrap_or(0);
+        let for_each = |blocks: u32, on: NodeId| {
+            f64::from(blocks) / nodes.iter().filter(|&&node| node == on).count() as f64
+        };
+        let least = (users.iter().copied())
+            .min_by(|&a, &b| for_each(lie(a), a).total_cmp(&for_each(lie(b), b)))?;
+        let is_even = for_each(lie(least) + 1, least) <= for_each(lie(home), home);
+        Some(if is_even { least } else { home })
     }
 
     /// The node whose turn a page is that is shared: as it was when all was dealt, while that node has threads of the process.
@@ -316,47 +322,6 @@ fn is_remote(local: f64, nodes: &[NodeId]) -> bool {
     way(local, nodes) <= LOCAL
 }
 
-/// Lines from memory that were counted of a process of late, and those of them that were local.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    local: f64,
-    all: f64,
-}
-
-impl Counted {
-    /// Takes in an interval of all processes. Gives those of whose lines in it less than three quarters were local.
-    fn take(counted: &mut HashMap<ProcessId, Self>, snapshot: &Snapshot) -> Vec<ProcessId> {
-        let mut now: HashMap<ProcessId, Self> = HashMap::new();
-        let kept = 0.5f64.powf(snapshot.interval_ns as f64 / COUNTED_HALVES_NS);
-        counted.retain(|_, counted| {
-            *counted = Self {
-                local: counted.local * kept,
-                all: counted.all * kept,
-            };
-            counted.all >= 1.0
-        });
-        for thread in &snapshot.threads {
-            let lines = (thread.counts).and_then(|counts| Some((counts.local?, counts.remote?)));
-            if let Some((local, remote)) = lines.filter(|&(local, remote)| local > 0 || remote > 0)
-            {
-                for counted in [
-                    counted.entry(thread.process).or_default(),
-                    now.entry(thread.process).or_default(),
-                ] {
-                    counted.local += local as f64;
-                    counted.all += local as f64 + remote as f64;
-                }
-            }
-        }
-        let far = now.iter().filter(|(_, counted)| counted.share() < NEAR);
-        far.map(|(&process, _)| process).collect()
-    }
-
-    fn share(self) -> f64 {
-        self.local / self.all
-    }
-}
-
 /// Whether a process has fewer blocks of memory than `threads`, as far as is known.
 fn is_small(snapshot: &Snapshot, process: ProcessId, threads: usize) -> bool {
     let process = snapshot.process(process);
@@ -440,7 +405,10 @@ impl PageRule for ByUse {
         let is_old = |since_ns| now_ns.saturating_sub(since_ns) >= self.thaw_after_ns;
         let stands = |ordered: &Ordered| nodes.contains(&ordered.to) && !is_old(ordered.since_ns);
         if block.ordered.is_some_and(|ordered| !stands(&ordered)) {
-            *block = Block::default();
+            *block = Block {
+                home: block.home,
+                ..Block::default()
+            };
         }
         self.settled = match block.ordered.is_some() || !access.is_remote() {
             true => self.settled.saturating_add(1),
@@ -452,6 +420,9 @@ impl PageRule for ByUse {
         let tally = self.tallies.entry(process).or_default();
         tally.take(block, access);
         block.take(access);
+        if let Some(home) = access.home() {
+            tally.lies(block, home);
+        }
         let may_deal = !self.small.contains(&process) && !self.rations.contains_key(&process);
         let is_due = tally.at_large_ns.is_none_or(is_old) && may_deal;
         let counted = self.counted.get(&process).map(|counted| counted.share());
@@ -470,7 +441,9 @@ impl PageRule for ByUse {
         let to = match kind {
             Kind::Private if block.is_local() => return None,
             Kind::Private => user?,
-            Kind::Shared => tally.whose_turn(nodes, access.page),
+            Kind::Shared => (own.and_then(|_| block.few_users(nodes)))
+                .and_then(|users| tally.among(&users, block, nodes))
+                .unwrap_or_else(|| tally.whose_turn(nodes, access.page)),
         };
         let changes = block.ordered.is_none_or(|before| before.to != to);
         if let Some(ration) = self.rations.get_mut(&process)
@@ -483,6 +456,7 @@ impl PageRule for ByUse {
             ration.spent += self.block_pages;
         }
         tally.judge(own);
+        tally.lies(block, to);
         block.ordered = Some(Ordered {
             to,
             since_ns: now_ns,
@@ -502,10 +476,7 @@ impl PageRule for ByUse {
         for (process, thread) in std::mem::take(&mut self.found_shared) {
             self.give_way(process, &ordered);
             let nodes = self.nodes.get(&process).map_or(&[][..], Vec::as_slice);
-            let of_node: Vec<&[NodeId]> = nodes.chunk_by(|a, b| a == b).collect();
-            let weights: Vec<u64> = of_node.iter().map(|on| on.len() as u64).collect();
-            for (on, part) in of_node.iter().zip(Part::dealt(&weights)) {
-                let to = on[0];
+            for (to, part) in dealt(nodes) {
                 if !topology.node(to).is_some_and(Node::has_memory) {
                     continue;
                 }
@@ -541,9 +512,18 @@ impl PageRule for ByUse {
     }
 }
 
+/// The part of shared memory for each node, where threads are on these, ascending.
+fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {
+    let (of_node, weights): (Vec<NodeId>, Vec<u64>) = (nodes.chunk_by(|a, b| a == b))
+        .map(|on| (on[0], on.len() as u64))
+        .unzip();
+    of_node.into_iter().zip(Part::dealt(&weights))
+}
+
 /// The node whose turn a page that is shared is.
 fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
-    nodes[(page / BLOCK_PAGES % nodes.len() as u64) as usize]
+    let turn = dealt(nodes).find(|(_, part)| part.takes(page));
+    turn.map_or(nodes[0], |(node, _)| node)
 }
 
 /// Why pages go to a node although others use them, too.
@@ -553,39 +533,6 @@ fn turn(pages: String, to: NodeId) -> Reason {
         pages,
         to
     ))
-}
-
-impl Block {
-    /// Takes in an access.
-    fn take(&mut self, access: &Access<'_>) {
-        self.local += u32::from(!access.is_remote());
-        *self.accesses.entry(access.node).or_default() += 1;
-    }
-
-    fn all(&self) -> u32 {
-        self.accesses.values().sum()
-    }
-
-    /// Whether at least three quarters of the accesses were to pages that lie with their users.
-    fn is_local(&self) -> bool {
-        self.local * 4 >= self.all() * 3
-    }
-
-    /// The node that at least three quarters of the accesses came from.
-    fn main_user(&self) -> Option<NodeId> {
-        let (&node, &most) = self.accesses.iter().max_by_key(|&(_, &count)| count)?;
-        (most * 4 >= self.all() * 3).then_some(node)
-    }
-
-    /// What it is by its accesses, if one node is its main user or none is; `None` where its pages lie with their users,
-    /// each with its own.
-    fn kind(&self, user: Option<NodeId>) -> Option<Kind> {
-        match user {
-            Some(_) => Some(Kind::Private),
-            None if self.is_local() => None,
-            None => Some(Kind::Shared),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -100,12 +100,15 @@ impl Access<'_> {
         (self.sample.process, self.page)
     }
 
+    /// The node that the page is on, as far as is known.
+    pub(super) fn home(&self) -> Option<NodeId> {
+        let local = || (!self.is_remote()).then_some(self.node);
+        self.sample.node.or_else(local)
+    }
+
     /// Whether the page is on that node already, as far as is known.
     pub(super) fn is_on(&self, node: NodeId) -> bool {
-        match self.sample.node {
-            Some(home) => home == node,
-            None => node == self.node && !self.is_remote(),
-        }
+        self.home() == Some(node)
     }
 }
 

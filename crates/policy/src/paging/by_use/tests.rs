@@ -119,6 +119,33 @@ fn what_all_use_is_spread_block_by_block() {
     assert_eq!(to, [1, 2, 3]);
 }
 
+/// Where blocks of which each is used by two nodes of four are ordered, if they lie on these nodes; the threads are on 2
+/// and 3.
+fn of_two(lie: &[u32]) -> Vec<u32> {
+    let scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    paging.placed(&placed(&scene), &scene.snapshot);
+    let mut orders = Vec::new();
+    for turn in 0..8 {
+        for (block, &home) in lie.iter().enumerate() {
+            let page = 4 * block as u64 * BLOCK_PAGES;
+            orders.extend(batch(&mut paging, &scene, &[(2 + turn % 2, page)], |_| {
+                home
+            }));
+        }
+    }
+    blocks_to(&orders)
+}
+
+#[test]
+fn what_two_of_four_nodes_use_goes_to_both_alike_while_that_keeps_controllers_even() {
+    // Blocks in turn would all be one node's: every fourth.
+    assert_eq!(of_two(&[0, 0, 0, 0]), [2, 3, 2]);
+    // It lies with one of its users, or all nodes have as many.
+    assert_eq!(of_two(&[2, 3, 2, 2]), []);
+    assert_eq!(of_two(&[0, 1, 2, 3]), []);
+}
+
 #[test]
 fn a_process_on_one_node_is_left_to_the_placement() {
     let mut scene = scene();

@@ -240,11 +240,11 @@ fn shared_memory_is_spread_where_one_controller_is_the_bottleneck() {
         kind: MemoryKind::Shared,
         part: Part {
             first,
-            count: 2,
-            of: 8,
+            count: 1,
+            of: 4,
         },
     };
-    let expected = [(part(0), 0), (part(2), 1), (part(4), 2), (part(6), 3)];
+    let expected = [0, 1, 2, 3].map(|node| (part(u64::from(node)), node));
     assert_eq!(of_first, expected, "by how many threads are on each node");
     let is_spread =
         |order: &PageOrder| order.rule == SPREAD.name && order.process == Scene::process(1);
