@@ -222,18 +222,19 @@ impl Tally {
 
     /// Where a block belongs that only these of the process's nodes use.
     fn among(&self, users: &[NodeId], block: &Block, nodes: &[NodeId]) -> Option<NodeId> {
-        let home = block.home.filter(|home| !users.contains(home));
-        let Some(home) = home else {
-            return block.home.or(users.first().copied());
-        };
+        let is_with_a_user = |home: &NodeId| users.contains(home);
+        if block.home.as_ref().is_some_and(is_with_a_user) {
+            return block.home;
+        }
         let lie = |node| self.lie.get(&node).copied().unwrap_or(0);
         let for_each = |blocks: u32, on: NodeId| {
             f64::from(blocks) / nodes.iter().filter(|&&node| node == on).count() as f64
         };
         let least = (users.iter().copied())
             .min_by(|&a, &b| for_each(lie(a), a).total_cmp(&for_each(lie(b), b)))?;
-        let is_even = for_each(lie(least) + 1, least) <= for_each(lie(home), home);
-        Some(if is_even { least } else { home })
+        let then = for_each(lie(least) + 1, least);
+        let is_uneven = |home: &NodeId| then > for_each(lie(*home), *home);
+        block.home.filter(is_uneven).or(Some(least))
     }
 
     /// The node whose turn a page is that is shared: as it was when all was dealt, while that node has threads of the process.

@@ -147,6 +147,19 @@ fn what_two_of_four_nodes_use_goes_to_both_alike_while_that_keeps_controllers_ev
 }
 
 #[test]
+fn blocks_of_unknown_homes_go_to_their_users_in_turn() {
+    let (nodes, users) = ([0, 1, 2, 3].map(NodeId), [2, 3].map(NodeId));
+    let mut tally = Tally::default();
+    let to = [(); 4].map(|()| {
+        let mut block = Block::default();
+        let to = tally.among(&users, &block, &nodes).unwrap();
+        tally.lies(&mut block, to);
+        to.0
+    });
+    assert_eq!(to, [2, 3, 2, 3]);
+}
+
+#[test]
 fn a_process_on_one_node_is_left_to_the_placement() {
     let mut scene = scene();
     for thread in &mut scene.snapshot.threads {
