@@ -111,8 +111,8 @@ impl Part {
         of: 1,
     };
 
-    /// Parts that together are all memory, each as large as its weight says; those of no weight are empty. They begin anew
-    /// after as few blocks as the weights allow: what is left over at the end of a memory is in the first parts alone.
+    /// Parts that together are all memory, each as large as its weight says; those of no weight are empty. They repeat
+    /// after as few blocks as the weights allow, so that parts of small memory differ little from their weights, too.
     pub fn dealt(weights: &[u64]) -> Vec<Self> {
         let common = weights.iter().copied().fold(0, greatest_common_divisor);
         let common = common.max(1);

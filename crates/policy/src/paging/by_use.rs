@@ -9,8 +9,8 @@
 //! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
 //!    block is *private* and moves there. Otherwise it is *shared*: the nodes of the process take turns, 512 pages each
 //!    time, each as often as it has threads, and the block moves to the node whose turn it is. If some of the nodes hardly
-//!    use it (less than half as much as they would if all used it alike), it lies well on any of the others. From elsewhere
-//!    it moves to the one on which the fewest blocks lie for its threads, if there are then no more than where it was:
+//!    use it (less than half as much as they would if all used it alike), it stays if it is on one of the others. From elsewhere
+//!    it moves to the one that has the fewest blocks for each of its threads, if there are then no more than where it was:
 //!    more local lines do not make up for a controller that has more to do than the others. A block stays while three
 //!    quarters of its accesses are local: its pages already lie with their users. A shared block also stays if more of its
 //!    process's counted lines are local than 3 allows.
@@ -167,7 +167,7 @@ struct Tally {
     /// To the nodes of these threads.
     dealt_over: Vec<NodeId>,
     /// Of its blocks that were seen, how many lie on each node.
-    lie: BTreeMap<NodeId, u32>,
+    blocks_on: BTreeMap<NodeId, u32>,
 }
 
 impl Tally {
@@ -214,26 +214,25 @@ impl Tally {
     /// A block is now known to lie on a node.
     fn lies(&mut self, block: &mut Block, on: NodeId) {
         let before = block.home.replace(on);
-        if let Some(blocks) = before.and_then(|before| self.lie.get_mut(&before)) {
+        if let Some(blocks) = before.and_then(|before| self.blocks_on.get_mut(&before)) {
             *blocks -= 1;
         }
-        *self.lie.entry(on).or_default() += 1;
+        *self.blocks_on.entry(on).or_default() += 1;
     }
 
-    /// Where a block belongs that only these of the process's nodes use.
+    /// Where a block belongs that only `users` use, of all nodes with threads of the process.
     fn among(&self, users: &[NodeId], block: &Block, nodes: &[NodeId]) -> Option<NodeId> {
-        let is_with_a_user = |home: &NodeId| users.contains(home);
-        if block.home.as_ref().is_some_and(is_with_a_user) {
-            return block.home;
+        if let Some(home) = block.home.filter(|home| users.contains(home)) {
+            return Some(home);
         }
-        let lie = |node| self.lie.get(&node).copied().unwrap_or(0);
-        let for_each = |blocks: u32, on: NodeId| {
-            f64::from(blocks) / nodes.iter().filter(|&&node| node == on).count() as f64
+        let on = |node| self.blocks_on.get(&node).copied().unwrap_or(0);
+        let for_each = |blocks: u32, node: NodeId| {
+            f64::from(blocks) / nodes.iter().filter(|&&of| of == node).count() as f64
         };
         let least = (users.iter().copied())
-            .min_by(|&a, &b| for_each(lie(a), a).total_cmp(&for_each(lie(b), b)))?;
-        let then = for_each(lie(least) + 1, least);
-        let is_uneven = |home: &NodeId| then > for_each(lie(*home), *home);
+            .min_by(|&a, &b| for_each(on(a), a).total_cmp(&for_each(on(b), b)))?;
+        let then = for_each(on(least) + 1, least);
+        let is_uneven = |home: &NodeId| then > for_each(on(*home), *home);
         block.home.filter(is_uneven).or(Some(least))
     }
 
