@@ -7,24 +7,25 @@
 //! Rule: the paging counts sampled accesses of each process that has placed threads on several nodes and no other busy
 //! threads. It counts them by block and by node of the thread.
 //! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
-//!    block is *private* and moves there. Otherwise it is *shared*: the nodes of the process take turns, 512 pages each
-//!    time, each as often as it has threads, and the block moves to the node whose turn it is. If some of the nodes hardly
-//!    use it (less than half as much as they would if all used it alike), it stays if it is on one of the others. From elsewhere
-//!    it moves to the one that has the fewest blocks for each of its threads, if there are then no more than where it was:
-//!    more local lines do not make up for a controller that has more to do than the others. A block stays while three
-//!    quarters of its accesses are local: its pages already lie with their users. A shared block also stays if more of its
-//!    process's counted lines are local than 3 allows.
+//!    block is *private* and moves there. Otherwise it is *shared*, by all nodes of the process but those that hardly use it
+//!    (less than half as much as they would if all used it alike). It moves to the one of these that has the fewest blocks
+//!    for each of its threads, if there are then no more than are left where it was; if it is hardly used where it was, no
+//!    more than were there. So it stays beside users of it while controllers have as much to do as each other: more local
+//!    lines do not make up for a controller that has more to do than the others. A block stays while three quarters of its
+//!    accesses are local: its pages already lie with their users. A shared block also stays if more of its process's
+//!    counted lines are local than 3 allows.
 //! 2. *By other blocks* of its process it is judged until then, if these are alike. Two accesses to one block always
 //!    come from one node if all memory is private, and only as often as by chance if all is shared. If at least 32 such
 //!    pairs were seen and their share is within 15 % of the way from one of these to the other, the process counts as
 //!    that. It also counts as shared if at least four blocks were judged by their own accesses and two thirds of them
-//!    are shared.
+//!    are shared. What is shared by others' accesses goes where 1 brings what all nodes use, or 4.
 //! 3. *A process counts as shared* only if its local accesses are no more than half of the way from chance to all, both
 //!    of those that are sampled and of those that are counted (half of which count 5 s later): samples of a moment may
 //!    show only one phase of a program.
 //! 4. *All at once*: when a process begins to count as shared, all the rest of its private memory is ordered to the
-//!    nodes in turn, so that memory that is large, or only written, need not be sampled block by block. Memory of fewer
-//!    blocks of 512 pages than there are threads would not be even on the nodes, and is not ordered like this.
+//!    nodes in turn, 512 pages each time, each as often as it has threads. So memory that is large, or only written, need
+//!    not be sampled block by block. Blocks that all nodes use go where their turn is from then on. Memory of fewer blocks
+//!    of 512 pages than there are threads would not be even on the nodes, and is not ordered like this.
 //!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it
 //!    for a while.
 //!
@@ -79,7 +80,7 @@ const HOME: Rule = Rule {
 const SPREAD: Rule = Rule {
     name: "by-use: shared",
     source: "Carrefour; counts chosen here",
-    what: "Threads on several nodes use these pages: blocks of them go to the process's nodes in turn.",
+    what: "Threads on several nodes use these pages: blocks of them go to those nodes evenly.",
 };
 
 /// The most base pages of a block: 1 GiB of 4 KiB pages, the largest page there is on x86.
@@ -220,11 +221,8 @@ impl Tally {
         *self.blocks_on.entry(on).or_default() += 1;
     }
 
-    /// Where a block belongs that only `users` use, of all nodes with threads of the process.
+    /// Where a block belongs that `users` use, of all nodes with threads of the process.
     fn among(&self, users: &[NodeId], block: &Block, nodes: &[NodeId]) -> Option<NodeId> {
-        if let Some(home) = block.home.filter(|home| users.contains(home)) {
-            return Some(home);
-        }
         let on = |node| self.blocks_on.get(&node).copied().unwrap_or(0);
         let for_each = |blocks: u32, node: NodeId| {
             f64::from(blocks) / nodes.iter().filter(|&&of| of == node).count() as f64
@@ -232,8 +230,12 @@ impl Tally {
         let least = (users.iter().copied())
             .min_by(|&a, &b| for_each(on(a), a).total_cmp(&for_each(on(b), b)))?;
         let then = for_each(on(least) + 1, least);
-        let is_uneven = |home: &NodeId| then > for_each(on(*home), *home);
-        block.home.filter(is_uneven).or(Some(least))
+        let stays = |&home: &NodeId| {
+            // Beside a user it stays unless no fewer are left there.
+            let left = on(home).saturating_sub(u32::from(users.contains(&home)));
+            then > for_each(left, home)
+        };
+        block.home.filter(stays).or(Some(least))
     }
 
     /// The node whose turn a page is that is shared: as it was when all was dealt, while that node has threads of the process.
@@ -441,9 +443,10 @@ impl PageRule for ByUse {
         let to = match kind {
             Kind::Private if block.is_local() => return None,
             Kind::Private => user?,
-            Kind::Shared => (own.and_then(|_| block.few_users(nodes)))
-                .and_then(|users| tally.among(&users, block, nodes))
-                .unwrap_or_else(|| tally.whose_turn(nodes, access.page)),
+            Kind::Shared => match own.and_then(|_| block.few_users(nodes)) {
+                None if tally.at_large_ns.is_some() => tally.whose_turn(nodes, access.page),
+                users => tally.among(&users.unwrap_or_else(|| nodes.clone()), block, nodes)?,
+            },
         };
         let changes = block.ordered.is_none_or(|before| before.to != to);
         if let Some(ration) = self.rations.get_mut(&process)
@@ -482,7 +485,7 @@ impl PageRule for ByUse {
                 }
                 let kind = MemoryKind::Private;
                 let pages = format!("{} of {} blocks", part.count, part.of);
-                let Reason { rule, why, .. } = turn(pages, to);
+                let Reason { rule, why, .. } = shared(pages, to);
                 orders.push(PageOrder {
                     process,
                     thread,
@@ -507,7 +510,7 @@ impl PageRule for ByUse {
             Some(Kind::Private) => {
                 HOME.because(words!("{pages} are used from node {to}", pages, to))
             }
-            _ => turn(pages, to),
+            _ => shared(pages, to),
         }
     }
 }
@@ -527,9 +530,9 @@ fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
 }
 
 /// Why pages go to a node although others use them, too.
-fn turn(pages: String, to: NodeId) -> Reason {
+fn shared(pages: String, to: NodeId) -> Reason {
     SPREAD.because(words!(
-        "{pages} are used from several nodes; it is the turn of node {to}",
+        "{pages} are used from several nodes; evenly spread, these are for node {to}",
         pages,
         to
     ))

@@ -111,38 +111,57 @@ fn what_its_user_gave_a_place_stays() {
 }
 
 #[test]
-fn what_all_use_is_spread_block_by_block() {
+fn what_all_use_of_large_memory_goes_to_nodes_in_turn() {
     let of_block = |block: u64| (0..8).map(move |thread| (thread % 4, block * BLOCK_PAGES + 7));
     let accesses: Vec<_> = (1..5).flat_map(of_block).collect();
-    let to = blocks_to(&orders(&scene(), &accesses));
-    // Block 4 is the turn of node 0, where it is already.
-    assert_eq!(to, [1, 2, 3]);
+    let orders = orders(&scene(), &accesses);
+    assert!(orders.iter().any(is_at_large));
+    // Block 1 was the only one that was known. Block 4 is the turn of node 0, where it is already.
+    assert_eq!(blocks_to(&orders), [2, 3]);
 }
 
-/// Where blocks of which each is used by two nodes of four are ordered, if they lie on these nodes; the threads are on 2
-/// and 3.
-fn of_two(lie: &[u32]) -> Vec<u32> {
-    let scene = scene();
+/// Too little memory to be dealt at once.
+fn small(pages: u64) -> Scene {
+    let mut scene = scene();
+    scene.home(1, "small", 0);
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: vec![(NodeId(0), pages)],
+        kinds: None,
+    });
+    scene
+}
+
+/// Where blocks are ordered that these threads use in turn, if they lie on these nodes.
+fn used_by(scene: &Scene, threads: &[u32], lie: &[u32]) -> Vec<u32> {
     let mut paging = ByUse::paging(&Settings::default());
-    paging.placed(&placed(&scene), &scene.snapshot);
+    paging.placed(&placed(scene), &scene.snapshot);
     let mut orders = Vec::new();
-    for turn in 0..8 {
+    for thread in (0..8).map(|turn| threads[turn % threads.len()]) {
         for (block, &home) in lie.iter().enumerate() {
             let page = 4 * block as u64 * BLOCK_PAGES;
-            orders.extend(batch(&mut paging, &scene, &[(2 + turn % 2, page)], |_| {
-                home
-            }));
+            orders.extend(batch(&mut paging, scene, &[(thread, page)], |_| home));
         }
     }
     blocks_to(&orders)
 }
 
 #[test]
+fn what_all_use_of_little_memory_goes_where_fewer_blocks_are() {
+    let of_all = |lie: &[u32]| used_by(&small(1), &[0, 1, 2, 3], lie);
+    assert_eq!(of_all(&[0, 0, 0]), [1, 2]);
+    assert_eq!(of_all(&[0, 0, 1]), [2]);
+    // Blocks in turn would all be the first node's: every fourth.
+    assert!(of_all(&[3, 1, 2]).is_empty());
+}
+
+#[test]
 fn what_two_of_four_nodes_use_goes_to_both_alike_while_that_keeps_controllers_even() {
+    let of_two = |lie: &[u32]| used_by(&scene(), &[2, 3], lie);
     // Blocks in turn would all be one node's: every fourth.
     assert_eq!(of_two(&[0, 0, 0, 0]), [2, 3, 2]);
-    // It lies with one of its users, or all nodes have as many.
-    assert!(of_two(&[2, 3, 2, 2]).is_empty());
+    assert_eq!(of_two(&[2, 2, 2, 2]), [3, 3]);
+    // They lie with their users alike, or all nodes have as many.
+    assert!(of_two(&[2, 3, 2, 3]).is_empty());
     assert!(of_two(&[0, 1, 2, 3]).is_empty());
 }
 
@@ -240,8 +259,10 @@ fn memory_is_not_dealt_by_samples_of_a_moment_where_most_lines_of_the_interval_w
         let at_large = orders(&scene, &shared(6)).iter().any(is_at_large);
         assert_eq!(at_large, dealt, "{local} %");
         // Nor are blocks by their own accesses.
-        let block: Vec<_> = (0..8).map(|thread| (thread % 4, 7 * BLOCK_PAGES)).collect();
-        assert_eq!(orders(&scene, &block).is_empty(), !dealt, "{local} %");
+        let mut small = small(1);
+        small.snapshot.threads.clone_from(&scene.snapshot.threads);
+        let blocks = used_by(&small, &[0, 1, 2, 3], &[0, 0, 0]);
+        assert_eq!(blocks.is_empty(), !dealt, "{local} %");
     }
 }
 
@@ -328,14 +349,8 @@ fn memory_of_which_no_access_is_seen_goes_by_the_blocks_that_were_judged() {
 #[test]
 fn memory_of_fewer_blocks_than_threads_is_not_dealt() {
     for (pages, is_dealt) in [(4 * BLOCK_PAGES, true), (4 * BLOCK_PAGES - 1, false)] {
-        let mut scene = scene();
-        scene.home(1, "small", 0);
-        scene.snapshot.processes[0].residency = Some(Residency {
-            pages: vec![(NodeId(0), pages)],
-            kinds: None,
-        });
         let shared = in_turn(6, |block, round| (block as u32 + round) % 4);
-        let orders = orders(&scene, &shared);
+        let orders = orders(&small(pages), &shared);
         assert_eq!(orders.iter().any(is_at_large), is_dealt);
     }
 }
