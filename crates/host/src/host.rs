@@ -1,6 +1,6 @@
 //! The live machine as a world.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -87,6 +87,8 @@ pub(crate) struct Shared {
     attends_unit: AtomicBool,
     /// What the pager missed, for the next snapshot.
     pub(crate) pager_gaps: Mutex<Vec<String>>,
+    /// Processes whose pages the pager has moved since the last snapshot.
+    pub(crate) moved: Mutex<HashSet<ProcessId>>,
     pub(crate) stop: Stop,
     pub(crate) ending: Ending,
     pub(crate) page_bytes: u64,
@@ -160,6 +162,7 @@ impl Host {
                 ipm: equipment.ipm.map(Mutex::new),
                 attends_unit: AtomicBool::new(true),
                 pager_gaps: Mutex::default(),
+                moved: Mutex::default(),
                 stop: Stop::new()?,
                 page_bytes,
                 began_ns: now,
@@ -285,6 +288,9 @@ impl Host {
         let ran: Vec<_> = watched
             .map(|process| (process.id, process.ran_ns > 0))
             .collect();
+        for process in std::mem::take(&mut *lock(&self.shared.moved)) {
+            self.residencies.moved(process);
+        }
         self.residencies
             .refresh(&*self.shared.kernel, &ran, interval_ns);
         let mut processes: Vec<Process> = self

@@ -79,6 +79,15 @@ impl Pager for HostPager {
     }
 
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
+        let outcomes = self.carry_out(orders);
+        let moved = outcomes.iter().filter(|outcome| outcome.moved > 0);
+        lock(&self.shared.moved).extend(moved.map(|outcome| outcome.process));
+        outcomes
+    }
+}
+
+impl HostPager {
+    fn carry_out(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
         let Shared {
             kernel,
             stop,

@@ -4,7 +4,7 @@
 //! and holds the process's memory lock meanwhile. So a reading is made when the last one has been
 //! paid for: a process whose reading took 10 ms is read again after 1 s at a share of 1 %. All
 //! processes together keep to the same share of a tick, the longest unread first; one that has never
-//! been read always is.
+//! been read always is. A process whose pages Numaherd has moved since is read again ten times as soon.
 //!
 //! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory apart
 //! from CPUs, it tells with `maps` in which mappings much private memory is.
@@ -23,6 +23,9 @@ use crate::kernel::Kernel;
 use crate::proc::numa_maps::NodePages;
 use crate::proc::{decimal, maps, numa_maps, words};
 
+/// How many times its share a process may cost whose pages have been moved since it was read (chosen here).
+const WHERE_MOVED: f64 = 10.0;
+
 #[derive(Clone, Debug, Default)]
 struct Read {
     residency: Option<Residency>,
@@ -30,6 +33,8 @@ struct Read {
     extents: Arc<[Extent]>,
     at_ns: u64,
     took_ns: u64,
+    /// Whether pages have been moved since.
+    is_stale: bool,
 }
 
 /// Reads where pages are.
@@ -67,6 +72,13 @@ impl Residencies {
         }
     }
 
+    /// Pages of a process have been moved: a decision on what was read before would be on where pages are no more.
+    pub(crate) fn moved(&mut self, process: ProcessId) {
+        if let Some(read) = self.known.get_mut(&process) {
+            read.is_stale = true;
+        }
+    }
+
     /// Reads anew what is due among these processes (`true` for those that ran in the last
     /// interval; the others' pages stay where they are), and forgets all others.
     pub(crate) fn refresh(
@@ -84,7 +96,11 @@ impl Residencies {
             .filter_map(|&(process, ran)| match self.known.get(&process) {
                 None => Some((0, process)),
                 Some(read) => {
-                    let paid_after = read.took_ns as f64 / self.share.max(1e-6);
+                    let share = match read.is_stale {
+                        true => (self.share * WHERE_MOVED).min(1.0),
+                        false => self.share,
+                    };
+                    let paid_after = read.took_ns as f64 / share.max(1e-6);
                     let paid = now.saturating_sub(read.at_ns) as f64 >= paid_after;
                     (ran && paid).then_some((read.at_ns.max(1), process))
                 }
@@ -292,6 +308,25 @@ mod tests {
         kernel.wait(Duration::from_millis(2), &stop);
         residencies.refresh(&kernel, &[(A, true)], 1_000_000);
         assert_eq!(pages(&residencies, A), [(0, 6)]);
+    }
+
+    #[test]
+    fn pages_that_were_moved_are_looked_for_ten_times_as_soon() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = FakeKernel::default();
+        write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+        residencies.known.get_mut(&A).unwrap().took_ns = 10_000_000;
+        write(root.path(), 1, "numa_maps", "1000 default N1=5\n");
+        residencies.moved(A);
+        let stop = Stop::new().unwrap();
+        for (wait_ms, on) in [(99, 0), (2, 1)] {
+            kernel.wait(Duration::from_millis(wait_ms), &stop);
+            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            assert_eq!(pages(&residencies, A), [(on, 5)]);
+        }
+        assert!(!residencies.known[&A].is_stale);
     }
 
     #[test]
