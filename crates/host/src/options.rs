@@ -119,7 +119,8 @@ pub struct HostOptions {
     pub set_before: Vec<(ThreadId, CpuSet)>,
     /// Which events are counted on which machine.
     pub events: EventTable,
-    /// Share of one CPU that reading page residency may cost.
+    /// Share of one CPU that reading page residency may cost; ten times as much of a process whose pages have been moved
+    /// since it was read.
     pub residency_share: f64,
     /// Sampling.
     pub samples: SampleOptions,
