@@ -13,6 +13,7 @@
 //! lines between its rows. Properties held: `at` never rises and stays within the given
 //! figures; `held_after` never falls.
 
+use std::iter;
 use std::sync::Arc;
 
 use crate::CurveError;
@@ -110,7 +111,14 @@ impl Curve {
 
     /// Lines per 1000 instructions with `bytes` of cache.
     pub fn at(&self, bytes: f64) -> f64 {
-        let after = self.points.partition_point(|point| point.bytes <= bytes);
+        self.at_before(
+            self.points.partition_point(|point| point.bytes <= bytes),
+            bytes,
+        )
+    }
+
+    /// The same where so many of the points are not beyond `bytes`.
+    fn at_before(&self, after: usize, bytes: f64) -> f64 {
         if after == 0 {
             let first = &self.points[0];
             let part = (bytes / first.bytes).max(0.0);
@@ -194,21 +202,27 @@ impl Curve {
     fn filled(&self, footprint: f64) -> Arc<[Filled]> {
         let smallest = SMALLEST_BYTES.min(footprint);
         let ratio = (footprint / smallest).powf(1.0 / SIZES as f64);
-        let mut sizes: Vec<f64> = (0..SIZES)
-            .map(|step| smallest * ratio.powf(step as f64))
-            .chain(self.points.iter().map(|point| point.bytes))
-            .filter(|&bytes| bytes < footprint)
-            .chain([footprint])
-            .collect();
+        let mut sizes: Vec<f64> = Vec::with_capacity(SIZES + self.points.len() + 1);
+        sizes.extend(iter::successors(Some(smallest), |bytes| Some(bytes * ratio)).take(SIZES));
+        sizes.extend(self.points.iter().map(|point| point.bytes));
+        sizes.retain(|&bytes| bytes < footprint);
+        sizes.push(footprint);
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
         let mut last = Filled {
             instructions: 0.0,
             bytes: 0.0,
         };
-        let mut rows = vec![last];
+        let mut rows = Vec::with_capacity(1 + sizes.len());
+        rows.push(last);
+        let mut after = 0;
         for bytes in sizes {
-            let instructions = last.instructions + self.instructions_between(last.bytes, bytes);
+            let is_passed = |point: &Point| point.bytes <= last.bytes;
+            while self.points.get(after).is_some_and(is_passed) {
+                after += 1;
+            }
+            let took = self.instructions_between(last.bytes, bytes, after);
+            let instructions = last.instructions + took;
             // Equal ones (by rounding, beside a huge sum) would make a division by nothing.
             if instructions > last.instructions {
                 last = Filled {
@@ -224,15 +238,15 @@ impl Curve {
         rows.into()
     }
 
-    /// Instructions in which the bytes held grow from one size to another between which no given
-    /// point lies: the integral of dc / (64 x lines(c) / 1000), by Gauss and Legendre's rule of
+    /// Instructions in which the bytes held grow from one size, not below so many of the given points, to another
+    /// before the next of them: the integral of dc / (64 x lines(c) / 1000), by Gauss and Legendre's rule of
     /// three points, whose error over ratios as small as the table's is far below the curve's own.
-    fn instructions_between(&self, from: f64, to: f64) -> f64 {
+    fn instructions_between(&self, from: f64, to: f64, after: usize) -> f64 {
         let (middle, half) = (from.midpoint(to), (to - from) / 2.0);
         let outer = half * 0.6_f64.sqrt();
         [(middle - outer, 5.0), (middle, 8.0), (middle + outer, 5.0)]
             .into_iter()
-            .map(|(bytes, weight)| weight / 9.0 / self.at(bytes).max(FEWEST_LINES))
+            .map(|(bytes, weight)| weight / 9.0 / self.at_before(after, bytes).max(FEWEST_LINES))
             .sum::<f64>()
             * half
             * 1000.0

@@ -85,12 +85,14 @@ mod figures;
 pub mod loaded;
 mod running;
 pub mod shares;
+mod solution;
 mod solve;
 
 pub use curve::{Curve, LINE_BYTES};
 pub use figures::{Channel, Factors, Figures, Lane, Seat};
 pub use running::{Demands, Running, Speed, Transfers};
-pub use solve::{Solution, solve, speeds};
+pub use solution::Solution;
+pub use solve::{solve, speeds};
 
 /// A curve of lines against cache that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,7 @@
 //! What the equations know of a thread, and what they answer.
 
+use std::borrow::Cow;
+
 use crate::{Curve, Lane, Seat};
 
 /// What a thread asks of a machine: figures of a program's profile, or estimates from counters.
@@ -39,7 +41,7 @@ pub struct Running<'a> {
     /// How many of its profile's lines it reads just now; 1 on average.
     pub intensity: f64,
     /// Nodes and the share of its lines that each answers; the shares add up to 1.
-    pub memory: Vec<(usize, f64)>,
+    pub memory: Cow<'a, [(usize, f64)]>,
     /// Nodes and the share of its written lines that each takes, where those are not the nodes it reads
     /// from: who copies reads here and writes there.
     pub writes_to: Option<Vec<(usize, f64)>>,
@@ -62,14 +64,14 @@ impl<'a> Running<'a> {
         demands: Demands<'a>,
         seat: Seat,
         cpu_share: f64,
-        memory: Vec<(usize, f64)>,
+        memory: impl Into<Cow<'a, [(usize, f64)]>>,
     ) -> Self {
         Self {
             demands,
             seat,
             cpu_share,
             intensity: 1.0,
-            memory,
+            memory: memory.into(),
             writes_to: None,
             lane: None,
             siblings: 0.0,

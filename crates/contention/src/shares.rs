@@ -26,48 +26,55 @@ pub struct User<'a> {
     pub private_bytes: f64,
     /// How many there are that are alike.
     pub alike: f64,
+    /// Bytes that it holds, its core's own caches included: found by [`shares`].
+    pub held: f64,
+    /// Where its curve's table was read last.
+    row: Option<usize>,
 }
 
-/// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
-/// (any positive number) and becomes the window that was found. `precision` is the share of the cache that may be left
-/// over or be too much.
-pub fn shares(
-    users: &[User<'_>],
-    cache_bytes: f64,
-    precision: f64,
-    window_ns: &mut f64,
-    held: &mut Vec<f64>,
-) {
-    let is_alone = users.len() == 1 && users[0].alike <= 1.0;
-    // In a window without end, a user that runs touches all it has.
-    let all = |user: &User<'_>| {
-        if user.rate > 0.0 {
-            user.curve.most()
+impl<'a> User<'a> {
+    /// One whose share is not known yet.
+    pub fn new(curve: &'a Curve, rate: f64, private_bytes: f64, alike: f64) -> Self {
+        Self {
+            curve,
+            rate,
+            private_bytes,
+            alike,
+            held: 0.0,
+            row: None,
+        }
+    }
+
+    /// All that it ever holds: in a window without end, a user that runs touches all it has.
+    fn most(&self) -> f64 {
+        if self.rate > 0.0 {
+            self.curve.most()
         } else {
             0.0
         }
-    };
-    if fill(users, cache_bytes, held, all) <= cache_bytes || is_alone {
+    }
+}
+
+/// Finds what each user holds. `window_ns` is where to start from (any positive number) and becomes the window that was
+/// found. `precision` is the share of the cache that may be left over or be too much.
+pub fn shares(users: &mut [User<'_>], cache_bytes: f64, precision: f64, window_ns: &mut f64) {
+    let is_alone = users.len() == 1 && users[0].alike <= 1.0;
+    if fill(users, cache_bytes, |user| user.most()) <= cache_bytes || is_alone {
         return;
     }
     // The sum grows with the window, along the straight lines of the curves' tables: Newton's method, within the bounds that are
     // known by then.
-    let mut rows = vec![None; users.len()];
     let mut at = window_ns.clamp(1e-3, 1e30);
     let (mut low, mut high) = (0.0, f64::INFINITY);
     for round in 1..MOST_ROUNDS {
         let mut growth = 0.0;
-        let mut row = rows.iter_mut();
-        let taken = fill(users, cache_bytes, held, |user| {
-            let row = row.next().expect("one for each user");
-            let (bytes, each) = user.curve.filling(at * user.rate, row);
+        let taken = fill(users, cache_bytes, |user| {
+            let (bytes, each) = user.curve.filling(at * user.rate, &mut user.row);
             let is_bounded =
                 bytes <= user.private_bytes || bytes >= cache_bytes + user.private_bytes;
-            growth += if is_bounded {
-                0.0
-            } else {
-                each * user.rate * user.alike
-            };
+            if !is_bounded {
+                growth += each * user.rate * user.alike;
+            }
             bytes
         });
         let spare = cache_bytes - taken;
@@ -88,17 +95,16 @@ pub fn shares(
     *window_ns = at;
 }
 
-/// What all users take of the shared cache where each touches so many bytes; and what each then holds.
-fn fill(
-    users: &[User<'_>],
+/// What all users take of the shared cache where each touches so many bytes, of which it holds what fits.
+fn fill<'a>(
+    users: &mut [User<'a>],
     cache_bytes: f64,
-    held: &mut Vec<f64>,
-    mut touched: impl FnMut(&User<'_>) -> f64,
+    mut touched: impl FnMut(&mut User<'a>) -> f64,
 ) -> f64 {
-    held.clear();
-    held.extend((users.iter()).map(|user| touched(user).min(cache_bytes + user.private_bytes)));
-    let shared = held.iter().zip(users);
-    shared
-        .map(|(bytes, user)| (bytes - user.private_bytes).max(0.0) * user.alike)
-        .sum()
+    let mut taken = 0.0;
+    for user in users {
+        user.held = touched(user).min(cache_bytes + user.private_bytes);
+        taken += (user.held - user.private_bytes).max(0.0) * user.alike;
+    }
+    taken
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use crate::shares::{User, shares};
+use crate::solution::{SETTLED, Solution};
 use crate::{Factors, Figures, LINE_BYTES, Running, Speed, loaded};
 
-/// Speeds that change by less than this part are settled, where nobody asks for less.
-const SETTLED: f64 = 1e-6;
 /// Rounds after which an answer must do; settling takes some ten to thirty.
 const MOST_ROUNDS: usize = 300;
 /// Shares of a cache are found to this part of the precision of speeds: where lines fall steeply, speeds answer them
@@ -14,38 +15,6 @@ const MOST_ROUNDS: usize = 300;
 const SHARES_PRECISION: f64 = 0.1;
 /// The least share of a wait that a line sees, so that waits bound what can be asked of a channel in any case.
 const LEAST_SEEN: f64 = 0.01;
-
-/// An answer, kept as the start of the next one: little changes from epoch to epoch.
-#[derive(Clone, Debug)]
-pub struct Solution {
-    /// How each thread goes on.
-    pub speeds: Vec<Speed>,
-    /// Speeds that change by less than this part are settled.
-    settled: f64,
-    waits: Vec<f64>,
-    windows: Vec<f64>,
-    ns: Vec<f64>,
-}
-
-impl Default for Solution {
-    fn default() -> Self {
-        Self::within(SETTLED)
-    }
-}
-
-impl Solution {
-    /// No answer yet. Speeds that change by less than this part from one round to the next are settled: a
-    /// search among layouts whose demands are estimates needs no more than a hundredth.
-    pub fn within(settled: f64) -> Self {
-        Self {
-            speeds: Vec::new(),
-            settled,
-            waits: Vec::new(),
-            windows: Vec::new(),
-            ns: Vec::new(),
-        }
-    }
-}
 
 /// What does not change while the answer is looked for, but for what siblings take.
 struct Thread {
@@ -76,10 +45,13 @@ struct Thread {
     door: Option<u32>,
     passing: f64,
     /// Channels of a line: which, how much of it waits there, how much of it loads it.
-    lines: Vec<Use>,
+    lines: Uses,
     /// The same of a line from another cache.
-    moved: Vec<Use>,
+    moved: Uses,
 }
+
+/// Room for the controllers of four nodes without an allocation; machines with more, or with links, allocate.
+type Uses = SmallVec<[Use; 4]>;
 
 #[derive(Clone, Copy)]
 struct Use {
@@ -108,54 +80,65 @@ pub fn solve(
 ) {
     let mut threads: Vec<Thread> = running.iter().map(|r| Thread::of(figures, r)).collect();
     find_siblings(figures, running, &mut threads);
-    let mut domains: Vec<Vec<usize>> = vec![Vec::new(); figures.llc_bytes.len()];
-    for (at, thread) in running.iter().enumerate() {
-        domains[thread.seat.domain].push(at);
-    }
+    // The users of each domain's cache, those of one beside each other, and which thread each is.
+    let domains = figures.llc_bytes.len();
+    let mut places: Vec<usize> = (0..threads.len()).collect();
+    places.sort_by_key(|&at| threads[at].domain);
+    let user = |&at: &usize| {
+        let (running, thread) = (&running[at], &threads[at]);
+        User::new(
+            running.demands.lines,
+            0.0,
+            thread.private_bytes,
+            running.alike,
+        )
+    };
+    let mut users: Vec<User<'_>> = places.iter().map(user).collect();
     solution.waits.resize(figures.channels.len(), 0.0);
-    solution.windows.resize(domains.len(), 1e6);
+    solution.windows.resize(domains, 1e6);
     for (channel, wait) in solution.waits.iter_mut().enumerate() {
         if !figures.counts(channel, factors) {
             *wait = 0.0;
         }
     }
-    let mut held = vec![0.0; running.len()];
     let mut lines: Vec<f64> = vec![0.0; running.len()];
-    // The last answer is the best start where the same threads go on.
+    // The last answer is the best start where the same threads go on; else an even share of the cache, and its waits.
     let mut ns = std::mem::take(&mut solution.ns);
     if ns.len() != threads.len() {
+        let mut sharers = vec![0.0; domains];
+        for thread in &threads {
+            sharers[thread.domain] += thread.alike;
+        }
         ns.clear();
-        ns.extend(threads.iter().map(|t| t.base_ns + t.idle_ns));
+        ns.extend(threads.iter().zip(running).map(|(thread, running)| {
+            let even = figures.llc_bytes[thread.domain] / sharers[thread.domain];
+            let lines = running.demands.lines.at(even) * running.intensity;
+            thread.ns(lines, &solution.waits)
+        }));
     }
     let precision = (solution.settled * SHARES_PRECISION).max(SETTLED);
-    let mut users = Vec::new();
-    let mut shared = Vec::new();
     let mut asked = Vec::new();
-    let mut spread = vec![Spread::default(); domains.len()];
+    let mut spread = vec![Spread::default(); domains];
     for round in 0..MOST_ROUNDS {
         share_cores(figures, &mut threads, &ns, &mut spread);
-        for (domain, members) in domains.iter().enumerate() {
-            users.clear();
-            users.extend(members.iter().map(|&at| User {
-                curve: running[at].demands.lines,
-                rate: 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity,
-                private_bytes: threads[at].private_bytes,
-                alike: running[at].alike,
-            }));
+        for (user, &at) in users.iter_mut().zip(&places) {
+            user.rate = 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity;
+        }
+        let mut others = &mut users[..];
+        for members in places.chunk_by(|&a, &b| threads[a].domain == threads[b].domain) {
+            let users = others.split_off_mut(..members.len()).expect("one for each");
+            let domain = threads[members[0]].domain;
             let bytes = figures.llc_bytes[domain];
             if factors.cache {
-                let window = &mut solution.windows[domain];
-                shares(&users, bytes, precision, window, &mut shared);
+                shares(users, bytes, precision, &mut solution.windows[domain]);
             } else {
-                shared.clear();
-                let alone = |user: &User<'_>| user.curve.held_after(f64::MAX);
-                let most = |user: &User<'_>| bytes + user.private_bytes;
-                shared.extend(users.iter().map(|user| alone(user).min(most(user))));
+                for user in users {
+                    user.held = user.curve.most().min(bytes + user.private_bytes);
+                }
             }
-            for (&at, &bytes) in members.iter().zip(&shared) {
-                held[at] = bytes;
-                lines[at] = running[at].demands.lines.at(bytes) * running[at].intensity;
-            }
+        }
+        for (user, &at) in users.iter().zip(&places) {
+            lines[at] = user.curve.at(user.held) * running[at].intensity;
         }
         adjust(
             figures, &threads, &lines, &ns, factors, solution, &mut asked,
@@ -164,25 +147,22 @@ pub fn solve(
             leave_out_own(&mut threads, &lines, &ns, &asked);
         }
         let mut change = 0.0_f64;
-        for (at, thread) in threads.iter().enumerate() {
-            let new = thread.ns(lines[at], &solution.waits);
-            change = change.max((new / ns[at] - 1.0).abs());
-            // Half way, in the logarithm: shares and speeds would otherwise answer each other
-            // for ever.
-            ns[at] = if round == 0 {
-                new
-            } else {
-                (new * ns[at]).sqrt()
-            };
+        for ((thread, &lines), ns) in threads.iter().zip(&lines).zip(&mut ns) {
+            let new = thread.ns(lines, &solution.waits);
+            change = change.max((new / *ns - 1.0).abs());
+            // Half way, in the logarithm: shares and speeds would otherwise answer each other for ever.
+            *ns = if round == 0 { new } else { (new * *ns).sqrt() };
         }
         if change < solution.settled {
             break;
         }
     }
     solution.speeds.clear();
-    for (at, thread) in threads.iter().enumerate() {
-        let speed = thread.speed(figures, &running[at], ns[at], held[at], lines[at], solution);
-        solution.speeds.push(speed);
+    solution.speeds.resize(threads.len(), Speed::default());
+    for (user, &at) in users.iter().zip(&places) {
+        let (thread, running) = (&threads[at], &running[at]);
+        let speed = thread.speed(figures, running, ns[at], user.held, lines[at], solution);
+        solution.speeds[at] = speed;
     }
     solution.ns = ns;
 }
@@ -407,10 +387,9 @@ impl Thread {
     fn of(figures: &Figures, running: &Running<'_>) -> Self {
         let demands = &running.demands;
         let node = running.seat.node;
-        let mut lines = Vec::with_capacity(figures.channels.len());
-        let mut moved = Vec::new();
+        let (mut lines, mut moved) = (Uses::new(), Uses::new());
         let (mut idle_ns, mut transfer_ns, mut transfer_base_ns) = (0.0, 0.0, 0.0);
-        for &(home, share) in &running.memory {
+        for &(home, share) in &*running.memory {
             idle_ns += share * (figures.latency_ns(node, home) - figures.llc_ns).max(0.0);
             let written = match running.writes_to {
                 None => share * demands.written_per_line,
@@ -561,14 +540,7 @@ fn wait(uses: &[Use], waits: &[f64]) -> f64 {
 /// a write, 4 of an answer or head of a read line (recalled). For four nodes in a square that all
 /// read from all this makes 16.5 of 32 GB/s of links useful; Conway and Hughes (IEEE Micro 2007)
 /// give 14.9 (recalled).
-fn probes(
-    figures: &Figures,
-    node: usize,
-    home: usize,
-    share: f64,
-    written: f64,
-    lines: &mut Vec<Use>,
-) {
+fn probes(figures: &Figures, node: usize, home: usize, share: f64, written: f64, lines: &mut Uses) {
     let mut carry = |from: usize, to: usize, bytes: f64| {
         for &link in figures.way(from, to) {
             add(lines, link, 0.0, bytes / LINE_BYTES, 0.0);
@@ -582,7 +554,7 @@ fn probes(
     }
 }
 
-fn add(uses: &mut Vec<Use>, channel: u32, waits: f64, loads: f64, written: f64) {
+fn add(uses: &mut Uses, channel: u32, waits: f64, loads: f64, written: f64) {
     if let Some(there) = uses.iter_mut().find(|one| one.channel == channel) {
         there.waits += waits;
         there.loads += loads;

@@ -154,17 +154,16 @@ proptest! {
         cache_mib in 0.1..64.0_f64,
     ) {
         let cache = cache_mib * MIB;
-        let users: Vec<User<'_>> = threads
+        let mut users: Vec<User<'_>> = threads
             .iter()
-            .map(|(kind, rate)| User { curve: &kind.curve, rate: *rate, private_bytes: 0.0, alike: 1.0 })
+            .map(|(kind, rate)| User::new(&kind.curve, *rate, 0.0, 1.0))
             .collect();
-        let (mut window, mut held) = (1e6, Vec::new());
-        shares(&users, cache, 1e-6, &mut window, &mut held);
-        let sum: f64 = held.iter().sum();
+        shares(&mut users, cache, 1e-6, &mut 1e6);
+        let sum: f64 = users.iter().map(|user| user.held).sum();
         let wanted: f64 = users.iter().map(|user| user.curve.held_after(f64::MAX).min(cache)).sum();
         let full = wanted.min(cache);
         prop_assert!((sum - full).abs() <= 1e-4 * cache, "{sum} of {full}");
-        prop_assert!(held.iter().all(|&bytes| (0.0..=cache).contains(&bytes)));
+        prop_assert!(users.iter().all(|user| (0.0..=cache).contains(&user.held)));
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub fn steady(hardware: &Hardware, threads: &[Placed<'_>], factors: Factors) -> 
 /// # Panics
 /// For a CPU or node that the machine does not have.
 pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Factors) -> Vec<Speed> {
-    let memory = |spread: &Spread<'_>| {
+    let memory = |spread: &Spread<'_>| -> Vec<(usize, f64)> {
         let shares = spread.memory.iter();
         shares
             .map(|&(node, share)| (hardware.place(node), share))

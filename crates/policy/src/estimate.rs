@@ -55,6 +55,7 @@ mod parts;
 mod sharing;
 mod threads;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -155,9 +156,10 @@ pub struct Picture {
     /// By each draw, of each kind of thread.
     demands: Vec<Vec<Demand>>,
     kinds: Kinds,
-    /// By the draws that a search goes by, the answers for where the threads are, from which those for other
-    /// layouts are found sooner.
+    /// By each draw, the answer for where the threads are, from which those for other layouts are found sooner.
     starts: Vec<Solution>,
+    /// Of each thread that is known and has a seat, which of their speeds is its.
+    speeds_now: Vec<usize>,
     lost_now: Lost,
 }
 
@@ -284,6 +286,7 @@ impl Estimator {
             block_pages: self.by_use.block_pages,
             page_move_ns: self.page_moves.each_ns(),
             starts: vec![Solution::within(PRECISION); DRAWS],
+            speeds_now: Vec::new(),
             lost_now: [0.0; DRAWS],
             cores,
             farthest_ns: (figures.iter())
@@ -299,6 +302,7 @@ impl Estimator {
         for draw in 0..DRAWS {
             let solved = picture.solve(draw, &now, &stays);
             (picture.lost_now[draw], picture.starts[draw]) = (solved.lost, solved.solution);
+            picture.speeds_now = solved.speeds;
         }
         picture
     }
@@ -472,15 +476,11 @@ impl Picture {
         without: Without,
     ) -> Solved {
         let over = self.spread_over(memory, cpus);
-        let moved: HashMap<usize, Moved> = (0..memory.len())
-            .filter(|&process| memory[process].moves())
-            .map(|process| {
-                (
-                    process,
-                    self.moved(draw, process, cpus, memory[process], &over),
-                )
-            })
-            .collect();
+        let moved = |process: usize| {
+            let memory = memory[process];
+            (memory.moves()).then(|| self.moved(draw, process, cpus, memory, &over))
+        };
+        let moved: Vec<Option<Moved>> = (0..memory.len()).map(moved).collect();
         // Within a domain the kernel spreads threads over cores, then over their CPUs.
         let in_domain = self.wanted_in(cpus);
         let share = |load: &Load, seat: Seat| {
@@ -488,13 +488,14 @@ impl Picture {
         };
         let siblings = |domain: usize| self.cores.siblings(domain, in_domain[domain]);
         let demands = &self.demands[draw];
-        let mut running: Vec<Running<'_>> = Vec::new();
+        let kinds = self.kinds.first.len();
+        let mut running: Vec<Running<'_>> = Vec::with_capacity(kinds);
         // Of each: the CPU that is wanted and had, and the time alone.
-        let mut counted: Vec<(f64, f64, f64)> = Vec::new();
+        let mut counted: Vec<(f64, f64, f64)> = Vec::with_capacity(kinds);
         // Where those of a kind that are in a domain are, by both, while their memory stays and they share no lines.
         let domains = in_domain.len();
         let mut staying = match self.kinds.are_bundled {
-            true => vec![usize::MAX; self.kinds.first.len() * domains],
+            true => vec![usize::MAX; kinds * domains],
             false => Vec::new(),
         };
         let mut following = HashMap::new();
@@ -511,10 +512,7 @@ impl Picture {
                 continue;
             }
             let kind = self.kinds.of[at];
-            let memory = match moved.is_empty() {
-                true => None,
-                false => moved.get(&load.process),
-            };
+            let memory = moved[load.process].as_ref();
             if self.kinds.are_bundled {
                 let alike = kind * domains + seat.domain;
                 let place = match memory {
@@ -533,11 +531,11 @@ impl Picture {
             }
             let demand = &demands[kind];
             let memory = match memory {
-                _ if without >= Without::Remote => vec![(seat.node, 1.0)],
-                None => load.memory_by(&self.draws[draw]).to_vec(),
+                _ if without >= Without::Remote => vec![(seat.node, 1.0)].into(),
+                None => Cow::Borrowed(load.memory_by(&self.draws[draw])),
                 Some(moved) => {
                     let stays = self.seat(load.cpu).is_some_and(|was| was.node == seat.node);
-                    moved.memory(load, &self.draws[draw], seat.node, stays)
+                    Cow::Owned(moved.memory(load, &self.draws[draw], seat.node, stays))
                 }
             };
             let transfers = match without < Without::Remote {

@@ -111,7 +111,7 @@ impl Engine {
                     lane: Some(self.hardware.lane(cpu)),
                     transfers,
                     queue_ns,
-                    ..Running::new(phase.demands(), seat, share, thread.memory.clone())
+                    ..Running::new(phase.demands(), seat, share, &*thread.memory)
                 }
             })
             .collect()
@@ -141,7 +141,7 @@ impl Engine {
         let mut running = self.running(&loads, &idle, |thread| to[&thread.id]);
         for (id, running) in self.threads.keys().zip(&mut running) {
             if let Some(memory) = memory.get(id) {
-                running.memory.clone_from(memory);
+                running.memory = memory.into();
             }
         }
         let speeds = speeds(&self.hardware.figures, &running, Factors::ALL);

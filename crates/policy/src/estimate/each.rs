@@ -1,17 +1,16 @@
 //! What each process loses where its threads are.
 
-use super::{Memory, Picture, SEARCHED};
+use super::{Picture, SEARCHED};
 
 impl Picture {
     /// Cores that the threads of each process lose where they are, in the order of the processes: of the draws that a
     /// search goes by, the mean.
     pub fn lost_by_process(&self) -> Vec<f64> {
-        let (cpus, stays) = (self.now(), vec![Memory::default(); self.processes.len()]);
+        let cpus = self.now();
         let in_domain = self.wanted_in(&cpus);
         let mut lost = vec![0.0; self.processes.len()];
         for draw in 0..SEARCHED {
-            let solved = self.solve(draw, &cpus, &stays);
-            let mut speeds = solved.speeds.iter();
+            let mut speeds = self.speeds_now.iter();
             for (at, (load, &cpu)) in self.threads.iter().zip(&cpus).enumerate() {
                 let Some(seat) = self.seat(cpu) else {
                     continue;
@@ -21,7 +20,7 @@ impl Picture {
                 let useful = match load.is_known().then(|| speeds.next()).flatten() {
                     Some(&place) => {
                         let alone_ns = self.demands[draw][self.kinds.of[at]].alone_ns;
-                        had * (alone_ns / solved.solution.speeds[place].ns).min(1.0)
+                        had * (alone_ns / self.starts[draw].speeds[place].ns).min(1.0)
                     }
                     None => had,
                 };

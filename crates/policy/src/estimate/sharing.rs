@@ -102,8 +102,8 @@ fn distributed(sharers: &[(usize, Seat)]) -> Vec<(Seat, f64)> {
 pub(super) struct Sharers {
     /// Of each process (place) that has any: where they are.
     of: BTreeMap<usize, Vec<(Seat, f64)>>,
-    /// Of each kind of sharers, by how many of a process are in one domain: the lines of each against its part of the cache
-    /// that they hold together.
+    /// Of each kind of sharers, by how many of a process are in one domain, if it is more than one: the lines of each against
+    /// its part of the cache that they hold together.
     together: BTreeMap<(usize, u64), Curve>,
 }
 
@@ -126,9 +126,12 @@ impl Picture {
         for (at, process, seat) in all {
             let kind = self.kinds.of[at];
             let here = sharers.here(process, seat);
-            let curve = &self.demands[draw][kind].curve;
-            (sharers.together.entry((kind, here)))
-                .or_insert_with(|| curve.held_together(here as f64));
+            // One that is alone there holds all that it reads.
+            if here > 1 {
+                let curve = &self.demands[draw][kind].curve;
+                (sharers.together.entry((kind, here)))
+                    .or_insert_with(|| curve.held_together(here as f64));
+            }
         }
         sharers
     }
@@ -157,7 +160,7 @@ impl Sharers {
         })
     }
 
-    /// The lines of a sharer against its part of the cache that it holds with others.
+    /// The lines of a sharer against its part of the cache that it holds with others; `None` where there are none.
     pub(super) fn curve(&self, load: &Load, kind: usize, seat: Seat) -> Option<&Curve> {
         let here = (load.shared > 0.0).then(|| self.here(load.process, seat))?;
         self.together.get(&(kind, here))
