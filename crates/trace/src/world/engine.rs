@@ -359,7 +359,9 @@ impl Engine {
                 thread.ended_ps = self.now_ps;
             } else if number == 0 || thread.begins_asleep() || thread.was_born {
                 if thread.was_born {
-                    thread.goes_round(release, self.now_ps, is_idle);
+                    let others = releases.iter().flatten();
+                    let woken = others.map(|other| other.woke(number)).sum();
+                    thread.goes_round(release, woken, self.now_ps, is_idle);
                 }
                 self.is_born(number, self.now_ps);
             }

@@ -275,8 +275,10 @@ impl Engine {
         let thread = &mut self.threads[number];
         match thread.state {
             State::Unborn => self.is_born(number, ready_ps),
-            State::Asleep(since_ps) => self.goes_on(number, ready_ps.max(since_ps)),
-            State::Ready => {
+            State::Asleep(since_ps) if thread.wakes == 0 => {
+                self.goes_on(number, ready_ps.max(since_ps));
+            }
+            State::Asleep(_) | State::Ready => {
                 thread.wakes += 1;
                 thread.woken_ps = ready_ps;
             }
@@ -287,6 +289,7 @@ impl Engine {
     /// Notes who woke whom, and which threads are so released from set-up.
     fn notes_wake(&mut self, waker: usize, woken: usize, time_ps: u64) {
         let turn = self.threads[waker].sleeps;
+        self.threads[waker].has_woken(woken);
         if !self.threads[woken].is_woken(waker, turn, time_ps) {
             return;
         }

@@ -47,8 +47,8 @@ pub(super) struct Thread {
     /// The core given to it by order.
     pub(super) assigned: Option<usize>,
     pub(super) affinity: Arc<CpuSet>,
-    /// Wakes that came before it slept.
-    pub(super) wakes: u64,
+    /// Wakes that came before it slept; below 0, so many are to come of sleeps that are not played again.
+    pub(super) wakes: i64,
     /// When the last of them came, which may be ahead of the thread's own core.
     pub(super) woken_ps: u64,
     /// When it can go on, in picoseconds.
@@ -63,6 +63,8 @@ pub(super) struct Thread {
     /// Who woke it how often in the first loop, in the order of their first wakes; being made is among them where
     /// it began asleep.
     pub(super) woken_by: Vec<(usize, u64)>,
+    /// Whom it woke how often in the first loop.
+    woke: Vec<(usize, u64)>,
     /// Where it went on when its maker last woke it.
     pub(super) release: Option<Release>,
     /// The turn in which its maker woke it before it slept: the release is at its next sleep.
@@ -93,8 +95,10 @@ pub(super) struct Release {
     frames: usize,
     /// Events of that frame that had happened.
     at: usize,
-    /// Who had woken it how often by then.
-    woken_by: Vec<(usize, u64)>,
+    /// Whom it had woken how often by then.
+    woke: Vec<(usize, u64)>,
+    /// How often it had slept by then.
+    sleeps: u64,
     /// How often its maker had slept: those that it wakes without sleeping in between are released together.
     pub(super) turn: u64,
 }
@@ -103,6 +107,12 @@ impl Release {
     /// Whole frames of its events before that, and events of the next.
     pub(super) fn place(&self) -> (usize, usize) {
         (self.frames - 1, self.at)
+    }
+
+    /// How often the thread had woken another by then.
+    pub(super) fn woke(&self, other: usize) -> u64 {
+        let of_other = self.woke.iter().find(|(woken, _)| *woken == other);
+        of_other.map_or(0, |(_, times)| *times)
     }
 }
 
@@ -135,6 +145,7 @@ impl Thread {
             done: Done::default(),
             executed: 0,
             woken_by: Vec::new(),
+            woke: Vec::new(),
             release: None,
             awaits_release: None,
             executed_before_release: 0,
@@ -195,32 +206,44 @@ impl Thread {
         self.fetch()
     }
 
-    /// Goes on in a loop that it has begun again: the wakes of threads that are not played again come at once.
+    /// Goes on in a loop that it has begun again: those that are played again have woken it so often in what they leave
+    /// out, and the wakes of the idle, who are not played again, come at once. Each sleep has one wake, so of these as many
+    /// are gone as it has slept in what it leaves out itself.
     pub(super) fn goes_round(
         &mut self,
         from: Option<&Release>,
+        woken: u64,
         now_ps: u64,
         is_idle: impl Fn(usize) -> bool,
     ) {
-        let by_idle = |woken_by: &[(usize, u64)]| -> u64 {
-            let by_idle = woken_by.iter().filter(|(by, _)| is_idle(*by));
-            by_idle.map(|(_, times)| times).sum()
-        };
-        let before = match from {
-            Some(release) => by_idle(&release.woken_by),
+        let slept = match from {
+            Some(release) => release.sleeps,
             None if self.begins_asleep() => {
-                // The first wake made it; nobody has to again.
+                // It is there already.
                 self.happened(1);
-                u64::from(self.maker().is_some_and(&is_idle))
+                1
             }
             None => 0,
         };
-        (self.wakes, self.woken_ps) = (by_idle(&self.woken_by) - before, now_ps);
+        let by_idle = self.woken_by.iter().filter(|(by, _)| is_idle(*by));
+        let by_idle: u64 = by_idle.map(|(_, times)| times).sum();
+        (self.wakes, self.woken_ps) = (
+            (by_idle + woken).cast_signed() - slept.cast_signed(),
+            now_ps,
+        );
     }
 
     /// Who woke it first in the first loop: its maker, where it began asleep.
     pub(super) fn maker(&self) -> Option<usize> {
         self.woken_by.first().map(|(by, _)| *by)
+    }
+
+    /// Notes, in the first loop, that it wakes another.
+    pub(super) fn has_woken(&mut self, other: usize) {
+        match self.woke.iter_mut().find(|(woken, _)| *woken == other) {
+            Some((_, times)) => *times += 1,
+            None => self.woke.push((other, 1)),
+        }
     }
 
     /// Notes, in the first loop, that a thread has woken it, which has slept so often. Whether its maker has woken it
@@ -264,7 +287,8 @@ impl Thread {
             time_ps,
             frames: self.reader.frames_read(),
             at: self.at,
-            woken_by: self.woken_by.clone(),
+            woke: self.woke.clone(),
+            sleeps: self.sleeps,
             turn,
         });
     }
