@@ -225,6 +225,60 @@ fn what_comes_before_all_are_released_is_played_once() {
 }
 
 #[test]
+fn a_wake_from_before_the_waker_s_place_ends_a_sleep_behind_the_sleeper_s() {
+    // The maker lets both go on when the first is ready. The second is still at work then: its place is at its next
+    // sleep, behind its wake of the first.
+    let events = || {
+        let maker = vec![
+            Event::wake(1, 0),
+            Event::wake(2, 0),
+            Event::sleep(0),
+            Event::wake(1, 0),
+            Event::wake(2, 0),
+        ];
+        let first = [
+            vec![Event::sleep(0), Event::wake(0, 0), Event::sleep(0)],
+            vec![work(1000), Event::sleep(0), work(1000)],
+            vec![Event::wake(2, 0)],
+        ];
+        let second = [
+            vec![Event::sleep(0)],
+            // In pieces, so that the maker is not left behind.
+            vec![work(1); 800],
+            vec![Event::wake(1, 0), Event::sleep(0)],
+            vec![work(500), Event::sleep(0), work(1000)],
+        ];
+        vec![maker, first.concat(), second.concat()]
+    };
+    let played = |loops| {
+        let options = Options {
+            loops,
+            ..given(&[4, 0, 2], &[])
+        };
+        to_the_end(world(events(), free(options)))
+    };
+    let (once, thrice) = (played(1), played(3));
+    assert_eq!((once.released, thrice.released), (0, 0));
+    // The first works twice, and the second after it.
+    assert_eq!(in_microseconds(&once), 6.0);
+    assert_eq!(in_microseconds(&thrice), 18.0);
+}
+
+#[test]
+fn a_wake_that_made_a_thread_ends_no_other_sleep_of_it_in_later_loops() {
+    let maker = || vec![Event::wake(1, 0), work(1000), Event::wake(1, 0), work(1000)];
+    let made = || vec![Event::sleep(0), Event::sleep(0), work(2000)];
+    let played = |loops| {
+        let options = Options {
+            loops,
+            ..given(&[0, 2], &[])
+        };
+        microseconds(vec![maker(), made()], free(options))
+    };
+    assert_eq!((played(1), played(3)), (6.0, 18.0));
+}
+
+#[test]
 fn whole_loops_are_played_until_enough_time_has_passed_after_the_first_and_counted_without_it() {
     let played = |loops, again_ms| {
         let options = Options {
