@@ -18,7 +18,8 @@
 //!    come from one node if all memory is private, and only as often as by chance if all is shared. If at least 32 such
 //!    pairs were seen and their share is within 15 % of the way from one of these to the other, the process counts as
 //!    that. It also counts as shared if at least four blocks were judged by their own accesses and two thirds of them
-//!    are shared. What is shared by others' accesses goes where 1 brings what all nodes use, or 4.
+//!    are shared. A block that is judged shared in this way goes where 4 says if 4 has been done,
+//!    else where 1 says for a block that all nodes use.
 //! 3. *A process counts as shared* only if its local accesses are no more than half of the way from chance to all, both
 //!    of those that are sampled and of those that are counted (half of which count 5 s later): samples of a moment may
 //!    show only one phase of a program.
