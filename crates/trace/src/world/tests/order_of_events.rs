@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use numaherd_topology::NodeId;
 use numaherd_world::World;
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 use super::{
     PAGE, given, hardware, process, thread, to_the_end, to_the_end_of, trace, walk, world,
@@ -276,6 +278,57 @@ fn a_wake_that_made_a_thread_ends_no_other_sleep_of_it_in_later_loops() {
         microseconds(vec![maker(), made()], free(options))
     };
     assert_eq!((played(1), played(3)), (6.0, 18.0));
+}
+
+/// So many instructions, in pieces, so that no core runs far ahead of the others.
+fn in_pieces(instructions: usize) -> Vec<Event> {
+    vec![work(1); instructions]
+}
+
+/// A maker that makes three workers and lets all go on when one of them has set up. Then, so often, one wakes the two
+/// others, which sleep until then. Works are instructions of each worker.
+fn fork_join(set_up: [usize; 3], ready: usize, rounds: &[(usize, [usize; 3])]) -> Vec<Vec<Event>> {
+    let wake = |worker: usize| Event::wake(worker as u32 + 1, 0);
+    let all = || (0..3).map(wake);
+    let maker = all().chain([Event::sleep(0)]).chain(all()).collect();
+    let worker = |number: usize| {
+        let mut events = vec![Event::sleep(0)];
+        events.extend(in_pieces(set_up[number]));
+        if number == ready {
+            events.push(Event::wake(0, 0));
+        }
+        events.push(Event::sleep(0));
+        for &(last, works) in rounds {
+            events.extend(in_pieces(works[number]));
+            match number == last {
+                true => events.extend((0..3).filter(|&other| other != last).map(wake)),
+                false => events.push(Event::sleep(0)),
+            }
+        }
+        events.extend(in_pieces(100));
+        events
+    };
+    [vec![maker], (0..3).map(worker).collect()].concat()
+}
+
+proptest! {
+    #[test]
+    fn no_thread_waits_longer_in_later_loops(
+        set_up in [1..600_usize, 1..600, 1..600],
+        ready in 0..3_usize,
+        rounds in vec((0..3_usize, [1..400_usize, 1..400, 1..400]), 1..6),
+    ) {
+        let played = |loops| {
+            let options = Options {
+                loops,
+                ..given(&[6, 0, 2, 4], &[])
+            };
+            to_the_end(world(fork_join(set_up, ready, &rounds), free(options)))
+        };
+        let (once, thrice) = (played(1), played(3));
+        prop_assert_eq!((once.released, thrice.released), (0, 0));
+        prop_assert!(thrice.seconds <= 3.0 * once.seconds);
+    }
 }
 
 #[test]
