@@ -285,19 +285,16 @@ fn in_pieces(instructions: usize) -> Vec<Event> {
     vec![work(1); instructions]
 }
 
-/// A maker that makes three workers and lets all go on when one of them has set up. Then, so often, one wakes the two
-/// others, which sleep until then. Works are instructions of each worker.
-fn fork_join(set_up: [usize; 3], ready: usize, rounds: &[(usize, [usize; 3])]) -> Vec<Vec<Event>> {
+/// A round of three workers: each executes so many instructions, and then one wakes the two others, which sleep until then.
+type Round = (usize, [usize; 3]);
+
+/// A maker that makes three workers, and lets all go on when one of them has set up, in so many rounds.
+fn fork_join(ready: usize, set_up: &[Round], rounds: &[Round]) -> Vec<Vec<Event>> {
     let wake = |worker: usize| Event::wake(worker as u32 + 1, 0);
     let all = || (0..3).map(wake);
     let maker = all().chain([Event::sleep(0)]).chain(all()).collect();
-    let worker = |number: usize| {
-        let mut events = vec![Event::sleep(0)];
-        events.extend(in_pieces(set_up[number]));
-        if number == ready {
-            events.push(Event::wake(0, 0));
-        }
-        events.push(Event::sleep(0));
+    let part = |number: usize, rounds: &[Round]| {
+        let mut events = Vec::new();
         for &(last, works) in rounds {
             events.extend(in_pieces(works[number]));
             match number == last {
@@ -305,8 +302,13 @@ fn fork_join(set_up: [usize; 3], ready: usize, rounds: &[(usize, [usize; 3])]) -
                 false => events.push(Event::sleep(0)),
             }
         }
-        events.extend(in_pieces(100));
         events
+    };
+    let worker = |number: usize| {
+        let says = vec![Event::wake(0, 0); usize::from(number == ready)];
+        let waits = || vec![Event::sleep(0)];
+        let (before, after) = (part(number, set_up), part(number, rounds));
+        [waits(), before, says, waits(), after, in_pieces(100)].concat()
     };
     [vec![maker], (0..3).map(worker).collect()].concat()
 }
@@ -314,8 +316,8 @@ fn fork_join(set_up: [usize; 3], ready: usize, rounds: &[(usize, [usize; 3])]) -
 proptest! {
     #[test]
     fn no_thread_waits_longer_in_later_loops(
-        set_up in [1..600_usize, 1..600, 1..600],
         ready in 0..3_usize,
+        set_up in vec((0..3_usize, [1..600_usize, 1..600, 1..600]), 1..3),
         rounds in vec((0..3_usize, [1..400_usize, 1..400, 1..400]), 1..6),
     ) {
         let played = |loops| {
@@ -323,7 +325,7 @@ proptest! {
                 loops,
                 ..given(&[6, 0, 2, 4], &[])
             };
-            to_the_end(world(fork_join(set_up, ready, &rounds), free(options)))
+            to_the_end(world(fork_join(ready, &set_up, &rounds), free(options)))
         };
         let (once, thrice) = (played(1), played(3));
         prop_assert_eq!((once.released, thrice.released), (0, 0));
