@@ -47,7 +47,7 @@ pub(super) struct Thread {
     /// The core given to it by order.
     pub(super) assigned: Option<usize>,
     pub(super) affinity: Arc<CpuSet>,
-    /// Wakes that came before it slept; below 0, so many are to come of sleeps that are not played again.
+    /// Wakes that came before it slept; below 0, so many will come that end no sleep, since theirs are left out.
     pub(super) wakes: i64,
     /// When the last of them came, which may be ahead of the thread's own core.
     pub(super) woken_ps: u64,
@@ -206,9 +206,9 @@ impl Thread {
         self.fetch()
     }
 
-    /// Goes on in a loop that it has begun again: those that are played again have woken it so often in what they leave
-    /// out, and the wakes of the idle, who are not played again, come at once. Each sleep has one wake, so of these as many
-    /// are gone as it has slept in what it leaves out itself.
+    /// Goes on in a loop that it has begun again. Threads that are played again have `woken` it so often in what they leave
+    /// out; the idle are not played again, and their wakes come at once. Each sleep takes one wake, so those of the sleeps
+    /// that it leaves out itself are gone.
     pub(super) fn goes_round(
         &mut self,
         from: Option<&Release>,
