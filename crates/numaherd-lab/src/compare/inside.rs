@@ -112,13 +112,17 @@ fn measure(
 ) -> Result<Outcome> {
     let settings = peer.settings();
     // Only now: nothing may move before the clock starts.
+    step("what places threads and pages has not started");
     peer.start(site.scratch)?;
     let pages_before = vmstat("pgmigrate_success")?;
     // As where it has run for a while: its first look does not wait for its own file.
     fs::read(herding_program()?).context("cannot read the program that herds")?;
+    step("the modelled hardware is not on");
     let model = Model::on()?;
     members.iter_mut().for_each(Member::count_moves);
+    step("numaherd run is not ready");
     let mut observer = Observer::start(scenario, trial, site)?;
+    step("the programs are not released");
     // At once: its first interval has begun, and threads that wait in it look idle.
     let began = Instant::now();
     release(&site.scratch.join("go"))?;
