@@ -23,8 +23,8 @@
 //!
 //! A trace is short: tens of milliseconds, where the programs of the papers ran for minutes and
 //! policies decide every second. So one modelled millisecond stands for [`Options::dilation`]
-//! milliseconds of *the loop's time*. In the loop's time is whatever the loop and the kernel's NUMA
-//! balancing do: cadences, scan periods, what moving a page or a thread and what a hint fault costs,
+//! milliseconds of *the loop's time*. In the loop's time is whatever the loop and the kernel's balancing
+//! of NUMA and of load do: cadences, ticks, scan periods, what moving a page or a thread and what a hint fault costs,
 //! what counters say of an interval, and the residency that the IPM unit counts. In modelled time is what the program and the hardware
 //! do: accesses, page walks, waits, sleeps, switches between threads. With a dilation of 1 they are the
 //! same. So a decision costs the run the share of time that it would have cost the long one, and

@@ -20,7 +20,7 @@ use super::machine::Hardware;
 use super::options::{Options, SampleEvery, Start};
 use super::pages::PageTable;
 use super::scan::Scan;
-use super::schedule::TICK_PS;
+use super::schedule::tick_ps;
 use super::threads::{Process, Release, State, Thread};
 use super::unit::Unit;
 use crate::{Error, Trace};
@@ -115,7 +115,7 @@ impl Engine {
             clock_ns: 0,
             now_ps: 0,
             is_over: false,
-            next_tick_ps: TICK_PS,
+            next_tick_ps: tick_ps(&options),
             waiting: 0,
             random,
             done: Happened::default(),

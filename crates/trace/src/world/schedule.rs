@@ -8,7 +8,7 @@
 //! * It stays on its CPU until it is ordered elsewhere, but for two cases in which Linux balances too:
 //!   a woken thread whose CPU is taken goes to an idle CPU of its memory domain; and a CPU that has
 //!   nothing to do takes a thread that waits for another, from as near as there is one: when a thread of
-//!   its own has ended, and at every tick ([`TICK_PS`]), those that nobody sleeps on first. (When a
+//!   its own has ended, and at every tick ([`TICK_NS`] of the loop's time), those that nobody sleeps on first. (When a
 //!   thread goes to sleep Linux mostly leaves its CPU alone, as it expects it back: `avg_idle` [C].)
 //!   Neither goes beyond the thread's mask.
 //! * Threads that share a CPU take turns.
@@ -21,21 +21,27 @@
 use rand::Rng as _;
 
 use super::engine::Engine;
+use super::options::Options;
 use super::threads::State;
 
 /// A millisecond: a thread that slept longer is no load where new threads are spread. (The kernel's
 /// measure fades, by half in 32 ms [C], which no trace lasts for long.)
 const STILL_LOAD_PS: u64 = 1_000_000_000;
-/// From tick to tick: 4 ms, 250 a second [C].
-pub(super) const TICK_PS: u64 = 4_000_000_000;
+/// From tick to tick, in the loop's time: 4 ms, 250 a second [C].
+const TICK_NS: u64 = 4_000_000;
 /// 600 us: from there on an idle core is put so deep to sleep (C6) that its TLBs are empty afterwards,
 /// and Linux leaves the address space before (`leave_mm`) [C].
 const DEEP_IDLE_PS: u64 = 600_000_000;
 
+/// From tick to tick, in modelled time.
+pub(super) fn tick_ps(options: &Options) -> u64 {
+    options.modelled_ps(TICK_NS).max(1)
+}
+
 impl Engine {
     /// At a tick: idle cores take what waits for others.
     pub(super) fn balance(&mut self, now_ps: u64) {
-        self.next_tick_ps = now_ps.saturating_add(TICK_PS);
+        self.next_tick_ps = now_ps.saturating_add(tick_ps(&self.memory.options));
         if self.waiting == 0 {
             return;
         }
