@@ -240,22 +240,14 @@ impl Thread {
 
     /// Notes, in the first loop, that it wakes another.
     pub(super) fn has_woken(&mut self, other: usize) {
-        match self.woke.iter_mut().find(|(woken, _)| *woken == other) {
-            Some((_, times)) => *times += 1,
-            None => self.woke.push((other, 1)),
-        }
+        once_more(&mut self.woke, other);
     }
 
     /// Notes, in the first loop, that a thread has woken it, which has slept so often. Whether its maker has woken it
     /// again.
     pub(super) fn is_woken(&mut self, waker: usize, turn: u64, time_ps: u64) -> bool {
-        let known = self.woken_by.iter_mut().find(|(by, _)| *by == waker);
-        let is_first = known.is_none();
-        match known {
-            Some((_, times)) => *times += 1,
-            None => self.woken_by.push((waker, 1)),
-        }
-        let is_again = !is_first && self.maker() == Some(waker);
+        let times = once_more(&mut self.woken_by, waker);
+        let is_again = times > 1 && self.maker() == Some(waker);
         if is_again {
             match self.state {
                 State::Ready => self.awaits_release = Some(turn),
@@ -308,4 +300,14 @@ impl Thread {
             State::Ended => goes_round,
         }
     }
+}
+
+/// Counts a wake for this thread, and gives how many it has now.
+fn once_more(wakes: &mut Vec<(usize, u64)>, thread: usize) -> u64 {
+    if let Some((_, times)) = wakes.iter_mut().find(|(known, _)| *known == thread) {
+        *times += 1;
+        return *times;
+    }
+    wakes.push((thread, 1));
+    1
 }
