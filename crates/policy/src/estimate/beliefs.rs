@@ -12,7 +12,7 @@ use numaherd_world::PageOutcome;
 use super::caches::llc_bytes;
 use super::demands::{Draw, demands, figures};
 use super::threads::{Load, Seats};
-use super::{Basis, Estimator, Memory, PRECISION, Picture};
+use super::{Basis, DRAWS, Estimator, Memory, PRECISION, Picture};
 
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
 const LEAST_LOCAL_NS: f64 = 70.0;
@@ -56,7 +56,7 @@ const CAPACITIES: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0];
 impl Beliefs {
     /// The ways to take what is not known: the belief itself with caches that help, and the worst; then the belief
     /// with caches that do not, and the best. A search goes by the first two.
-    pub(super) fn draws(self) -> [Draw; 4] {
+    pub(super) fn draws(self) -> [Draw; DRAWS] {
         let Self {
             hop,
             capacity,
@@ -81,6 +81,27 @@ impl Beliefs {
             draw(hop, capacity, false, LIKELY_PRIVATE),
             draw(hop / farther, capacity * doubt, true, 1.0),
         ]
+    }
+}
+
+/// The places of the draws, those first in which caches do not help: the belief, and the worst.
+const WARY: [usize; DRAWS] = [2, 1, 0, 3];
+
+impl Picture {
+    /// The same with its draws in another order, so that a search goes by those in which caches do not help.
+    pub fn wary(&self) -> Self {
+        fn first<T: Clone>(of: &[T]) -> Vec<T> {
+            WARY.iter().map(|&draw| of[draw].clone()).collect()
+        }
+        Self {
+            figures: first(&self.figures),
+            farthest_ns: first(&self.farthest_ns),
+            draws: WARY.map(|draw| self.draws[draw]),
+            demands: first(&self.demands),
+            starts: first(&self.starts),
+            lost_now: WARY.map(|draw| self.lost_now[draw]),
+            ..self.clone()
+        }
     }
 }
 

@@ -15,7 +15,8 @@
 //! 3. *Least constraint.* Leave out of the best candidate every move of a thread or of memory that gains nothing.
 //! 4. *Gates.* Act only if all of this holds:
 //!    * On average over all draws, the gain is at least `least_gain` of the busy cores. No draw loses more than a
-//!      quarter of that.
+//!      quarter of that. If the best candidate fails here, the search is made once more by the draws in which more cache
+//!      does not help.
 //!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
 //!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that follows
 //!      its use cannot be put back, and must gain twice as much.
@@ -79,6 +80,7 @@
 mod action;
 mod cores;
 mod credit;
+mod gate;
 mod home;
 mod orders;
 mod past;
@@ -107,6 +109,7 @@ use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Verdict, costs};
 use credit::Credit;
+use gate::{Fruitless, Gate, mean};
 use orders::of_memory;
 use past::{Past, touched};
 use rations::Rations;
@@ -133,8 +136,6 @@ const SUFFERS: f64 = 0.05;
 const CALM_LOOKS: u32 = 3;
 /// How many times as much must be gained where memory follows its use, which cannot be undone (chosen here).
 const FOR_GOOD: f64 = 2.0;
-/// After so many ns it is searched again although as much is lost as when nothing was found.
-const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
 
@@ -174,16 +175,6 @@ pub struct Adaptive {
     past: Past,
     meter: Meter,
     losses: Option<Losses>,
-}
-
-/// A search that found nothing to gain.
-struct Fruitless {
-    /// What was lost then, in cores.
-    lost: f64,
-    /// When it was, in ns.
-    since_ns: u64,
-    /// The processes that lacked credit for the best layout, each with its cost in ns.
-    awaits: Vec<(ProcessId, f64)>,
 }
 
 impl Adaptive {
@@ -431,9 +422,7 @@ impl Adaptive {
         let balanced = Balanced::of(stage, picture);
         let lost_now = balanced.roughly();
         let as_before = |search: &Fruitless| {
-            let is_recent = now_ns.saturating_sub(search.since_ns) < SEARCHED_AGAIN;
-            let is_paid = !search.awaits.is_empty() && self.credit.pays(&search.awaits);
-            (search.lost - lost_now).abs() < least && is_recent && !is_paid && self.looks > 0
+            self.looks > 0 && search.is_as_before(lost_now, least, now_ns, &self.credit)
         };
         if lost_now < least {
             self.meter
@@ -469,17 +458,21 @@ impl Adaptive {
         let mut awaits = costs(picture, &candidate);
         awaits.retain(|cost| !self.credit.pays(std::slice::from_ref(cost)));
         if !awaits.is_empty() {
-            candidate = search(layouts, &credit, balanced);
+            candidate = search(layouts.clone(), &credit, balanced);
             then = candidate.lost(picture);
         }
-        let draws = lost.len() as f64;
-        let mean = |lost: &[f64]| lost.iter().sum::<f64>() / draws;
-        let gain = mean(&lost) - mean(&then);
-        let loses = lost
-            .iter()
-            .zip(&then)
-            .any(|(lost, then)| then - lost > least / 4.0);
-        if gain < least || loses {
+        let gate = Gate { lost, least };
+        if !gate.is_open(&then) && lost_now - candidate.lost >= least {
+            // It loses where caches do not help: another layout may gain whether they do or not.
+            let wary = picture.wary();
+            let balanced = Balanced::of(stage, &wary);
+            let other = search::best(stage, &wary, layouts, &credit, balanced, most);
+            let by_all = picture.lost(&other.cpus, &other.memory);
+            if gate.is_open(&by_all) {
+                (candidate, then) = (other, by_all);
+            }
+        }
+        if !gate.is_open(&then) {
             self.fruitless = Some(Fruitless {
                 lost: lost_now,
                 since_ns: now_ns,
@@ -489,7 +482,7 @@ impl Adaptive {
         }
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);
-        let (gain, by_chance) = of_late.unwrap_or((gain, 0.0));
+        let (gain, by_chance) = of_late.unwrap_or((gate.gain(&then), 0.0));
         let must_gain = match picture.follows_use(&candidate.cpus, &candidate.memory) {
             true => FOR_GOOD * least,
             false => least,

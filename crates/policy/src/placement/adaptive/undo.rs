@@ -10,9 +10,10 @@ use numaherd_topology::CpuId;
 use numaherd_world::{Pages, Part, ProcessId, ThreadId};
 
 use super::action::{Action, Ordered};
+use super::gate::Fruitless;
 use super::orders::{order, own};
 use super::search::may_have;
-use super::{Adaptive, Fruitless, UNDO, cores};
+use super::{Adaptive, UNDO, cores};
 use crate::estimate::{Picture, Rough};
 use crate::stage::{Seat, Stage};
 use crate::words;

@@ -29,3 +29,33 @@ fn far_from_its_memory(may_go: bool) -> Vec<String> {
     (counts.local, counts.remote) = (Some(0), Some(counts.lines));
     look(&mut adaptive(), &mut scene, 3)
 }
+
+#[test]
+fn what_gains_only_where_caches_help_keeps_nobody_from_what_gains_in_any_case() {
+    let mut scene = scene();
+    let on = |node: u32| numaherd_topology::NodeId(node);
+    // Two share a cache and would have one each if one of them left its memory.
+    for (number, cpu) in [(1, 0), (2, 1)] {
+        program(&mut scene, number, cpu, 20.0, 480);
+        let process = scene.snapshot.processes.last_mut().unwrap();
+        process.memory_policy = Some("bind:0".into());
+    }
+    // A third is away from its memory.
+    program(&mut scene, 3, 6, 20.0, 100_000);
+    let process = scene.snapshot.processes.last_mut().unwrap();
+    process.residency = Some(Residency {
+        pages: vec![(on(2), 100_000)],
+        kinds: None,
+    });
+    let counts = scene.snapshot.threads[2].counts.as_mut().unwrap();
+    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    let rules = look(&mut adaptive(), &mut scene, 3);
+    let expected = [
+        "adaptive: hold",
+        "adaptive: hold",
+        "adaptive: fewer lost cores",
+    ];
+    assert_eq!(rules, expected);
+    let nodes: Vec<u32> = scene.places().iter().map(|cpu| cpu / 2).collect();
+    assert_eq!(nodes, [0, 0, 2]);
+}
