@@ -15,8 +15,8 @@
 //! 3. *Least constraint.* Leave out of the best candidate every move of a thread or of memory that gains nothing.
 //! 4. *Gates.* Act only if all of this holds:
 //!    * On average over all draws, the gain is at least `least_gain` of the busy cores. No draw loses more than a
-//!      quarter of that. If the best candidate fails here, the search is made once more by the draws in which more cache
-//!      does not help.
+//!      quarter of that. A search goes by two of the draws. If what it finds gains by those alone, another search goes by
+//!      the draws in which more cache does not help.
 //!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
 //!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that follows
 //!      its use cannot be put back, and must gain twice as much.

@@ -20,20 +20,25 @@ fn far_from_its_memory(may_go: bool) -> Vec<String> {
     if !may_go {
         scene.snapshot.threads[0].cpuset = Arc::new([6, 7].map(CpuId).into_iter().collect());
     }
-    let process = &mut scene.snapshot.processes[0];
+    memory_is_on(&mut scene, 0, 4000);
+    look(&mut adaptive(), &mut scene, 3)
+}
+
+/// The last program's memory is on another node than its thread.
+fn memory_is_on(scene: &mut Scene, node: u32, pages: u64) {
+    let process = scene.snapshot.processes.last_mut().unwrap();
     process.residency = Some(Residency {
-        pages: vec![(numaherd_topology::NodeId(0), 4000)],
+        pages: vec![(numaherd_topology::NodeId(node), pages)],
         kinds: None,
     });
-    let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
+    let thread = scene.snapshot.threads.last_mut().unwrap();
+    let counts = thread.counts.as_mut().unwrap();
     (counts.local, counts.remote) = (Some(0), Some(counts.lines));
-    look(&mut adaptive(), &mut scene, 3)
 }
 
 #[test]
 fn what_gains_only_where_caches_help_keeps_nobody_from_what_gains_in_any_case() {
     let mut scene = scene();
-    let on = |node: u32| numaherd_topology::NodeId(node);
     // Two share a cache and would have one each if one of them left its memory.
     for (number, cpu) in [(1, 0), (2, 1)] {
         program(&mut scene, number, cpu, 20.0, 480);
@@ -42,13 +47,7 @@ fn what_gains_only_where_caches_help_keeps_nobody_from_what_gains_in_any_case() 
     }
     // A third is away from its memory.
     program(&mut scene, 3, 6, 20.0, 100_000);
-    let process = scene.snapshot.processes.last_mut().unwrap();
-    process.residency = Some(Residency {
-        pages: vec![(on(2), 100_000)],
-        kinds: None,
-    });
-    let counts = scene.snapshot.threads[2].counts.as_mut().unwrap();
-    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    memory_is_on(&mut scene, 2, 100_000);
     let rules = look(&mut adaptive(), &mut scene, 3);
     let expected = [
         "adaptive: hold",
