@@ -169,10 +169,11 @@ impl Estimator {
             picture.error(cpus, memory, speeds)
         };
         // What of the memory was private is seen only in how fast threads are now.
-        let private: &[f64] = match before.follows_use(cpus, memory) {
-            true => &[0.0, LIKELY_PRIVATE, 1.0],
-            false => &[LIKELY_PRIVATE],
-        };
+        let private: &[f64] =
+            match (0..memory.len()).any(|at| before.follows_use(at, cpus, memory[at])) {
+                true => &[0.0, LIKELY_PRIVATE, 1.0],
+                false => &[LIKELY_PRIVATE],
+            };
         let mut least = f64::INFINITY;
         for hop in HOPS {
             for capacity in CAPACITIES {

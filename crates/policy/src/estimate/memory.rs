@@ -131,12 +131,10 @@ impl Picture {
         memory.follows as f64 / self.portions_left(process, cpus) as f64
     }
 
-    /// Whether memory of any process follows its use in a layout, as it does where its threads are on several nodes.
-    pub fn follows_use(&self, cpus: &[CpuId], memory: &[Memory]) -> bool {
-        memory.iter().enumerate().any(|(process, memory)| {
-            let nodes = self.nodes_of(process, cpus);
-            memory.follows > 0 && nodes.first() != nodes.last()
-        })
+    /// Whether memory of a process follows its use in a layout, as it does where its threads are on several nodes.
+    pub fn follows_use(&self, process: usize, cpus: &[CpuId], memory: Memory) -> bool {
+        let nodes = self.nodes_of(process, cpus);
+        memory.follows > 0 && nodes.first() != nodes.last()
     }
 
     /// Own pages of a process that move in a layout.

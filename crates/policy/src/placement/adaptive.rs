@@ -18,8 +18,8 @@
 //!      quarter of that. A search goes by two of the draws. If what it finds gains by those alone, another search goes by
 //!      the draws in which more cache does not help.
 //!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
-//!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that follows
-//!      its use cannot be put back, and must gain twice as much.
+//!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that is to
+//!      follow its use must at first gain twice as much: it cannot be put back.
 //!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
 //!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at what
 //!      moving a page has taken on this machine.
@@ -409,6 +409,14 @@ impl Adaptive {
         self.improve(stage, picture, random)
     }
 
+    /// Whether memory of a process follows its use that did not before: nothing puts that back.
+    fn is_for_good(&self, picture: &Picture, candidate: &Candidate) -> bool {
+        picture.processes.iter().enumerate().any(|(at, owner)| {
+            let has_begun = self.told.contains(&owner.id) || self.rations.limits(owner.id);
+            !has_begun && picture.follows_use(at, &candidate.cpus, candidate.memory[at])
+        })
+    }
+
     /// Looks for a layout that loses fewer cores, and carries it out where the gates are open.
     fn improve(
         &mut self,
@@ -483,7 +491,7 @@ impl Adaptive {
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);
         let (gain, by_chance) = of_late.unwrap_or((gate.gain(&then), 0.0));
-        let must_gain = match picture.follows_use(&candidate.cpus, &candidate.memory) {
+        let must_gain = match self.is_for_good(picture, &candidate) {
             true => FOR_GOOD * least,
             false => least,
         };

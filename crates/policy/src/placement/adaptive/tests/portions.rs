@@ -149,35 +149,68 @@ fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() 
     assert!((198..=202).contains(&looks), "{looks}");
 }
 
-/// Of two threads on two nodes, far from memory that they do not have credit for as a whole.
-#[test]
-fn memory_on_several_nodes_follows_its_use_by_rations() {
+/// Two threads on two nodes, with so many lines per 1000 instructions, far from memory that they do not have credit for
+/// as a whole.
+fn apart(lines: f64) -> Scene {
     let mut scene = scene();
-    two_threads_far_from_their_memory(&mut scene, 100.0);
+    two_threads_far_from_their_memory(&mut scene, lines);
     scene.snapshot.processes[0].residency = Some(Residency {
         pages: vec![(NodeId(0), PAGES)],
         kinds: None,
     });
-    let mut adaptive = adaptive();
-    let mut looks = (0..20).map(|_| look(&mut adaptive, &mut scene, 1));
-    let first_rules = looks.find(|rules| !rules.is_empty());
-    assert_eq!(first_rules.unwrap_or_default(), ["adaptive: hold"; 2]);
-    let ration = |adaptive: &Staged<Adaptive>| match *adaptive.rations() {
+    scene
+}
+
+/// The pages that may follow their use, of the one process that has a ration.
+fn ration(adaptive: &Staged<Adaptive>) -> u64 {
+    match *adaptive.rations() {
         [(process, pages)] if process == Scene::process(1) => pages,
         ref rations => panic!("{rations:?}"),
-    };
-    // As with one node: 21 of 64 portions.
-    let first = ration(&adaptive);
-    assert!((PAGES / 4..PAGES / 2).contains(&first), "{first}");
-    // Both are faster since: what it cost is paid back, and pays for more.
-    for thread in &mut scene.snapshot.threads {
+    }
+}
+
+/// The rules of the first look at which anything is done, and the ration then.
+fn first_ration(adaptive: &mut Staged<Adaptive>, scene: &mut Scene) -> (Vec<String>, u64) {
+    let mut looks = (0..40).map(|_| look(adaptive, scene, 1));
+    let rules = looks.find(|rules| !rules.is_empty()).unwrap_or_default();
+    (rules, ration(adaptive))
+}
+
+/// Both threads run so many times as fast, and half of what they read is local.
+fn half_followed(scene: &mut Scene, times: f64) {
+    for thread in &mut scene.snapshot.threads[..2] {
         let counts = thread.counts.as_mut().unwrap();
-        counts.instructions = counts.instructions * 5 / 4;
-        counts.lines = counts.lines * 5 / 4;
+        counts.instructions = (counts.instructions as f64 * times) as u64;
+        counts.lines = (counts.lines as f64 * times) as u64;
         (counts.local, counts.remote) = (Some(counts.lines / 2), Some(counts.lines / 2));
         counts.uncore_requests = Some(counts.lines);
     }
+}
+
+#[test]
+fn memory_on_several_nodes_follows_its_use_by_rations() {
+    let (mut adaptive, mut scene) = (adaptive(), apart(100.0));
+    let (rules, first) = first_ration(&mut adaptive, &mut scene);
+    assert_eq!(rules, ["adaptive: hold"; 2]);
+    // As with one node: 21 of 64 portions.
+    assert!((PAGES / 4..PAGES / 2).contains(&first), "{first}");
+    // Both are faster since: what it cost is paid back, and pays for more.
+    half_followed(&mut scene, 1.25);
     look(&mut adaptive, &mut scene, 100);
     let then = adaptive.rations();
     assert!(then.is_empty() || then[0].1 > first, "{then:?}");
+}
+
+/// What is left gains enough, and less than twice as much: the first ration decided for good.
+#[test]
+fn only_the_first_ration_must_gain_twice_as_much() {
+    let (mut adaptive, mut scene) = (adaptive(), apart(8.0));
+    let (_, first) = first_ration(&mut adaptive, &mut scene);
+    half_followed(&mut scene, 1.02);
+    for (number, cpu) in (2..).zip([1, 4, 5]) {
+        program(&mut scene, number, cpu, 0.0, 100);
+    }
+    look(&mut adaptive, &mut scene, 100);
+    let then = adaptive.rations();
+    assert!(then.is_empty() || then[0].1 > first, "{then:?} {first}");
 }
