@@ -3,10 +3,16 @@
 #   boot.sh SCRIPT     the script's environment is this one's
 #
 # The guest's own first process stays what it is. The file system is an overlay that goes with the
-# guest, so what the host's services would do here is taken away: no service but the one under test.
+# guest, so what the host's services would do here is taken away: no service but the one under test, and no generator
+# of services, each of which systemd runs whenever it reads its units again. dpkg reads the files of all packages that
+# it knows, so it knows those alone that $PACKAGE depends on.
 set -u
 rm -rf /etc/systemd/system/* /usr/lib/systemd/system/*.wants /lib/systemd/system/*.wants \
-    /usr/sbin/policy-rc.d /run/systemd
+    /usr/lib/systemd/system-generators /usr/sbin/policy-rc.d /run/systemd
+needed=$(dpkg-deb --field "$PACKAGE" Pre-Depends Depends | sed 's/^[^:]*://; s/([^)]*)//g' | tr -s ', \n' '|')
+needed=${needed#|} known=/var/lib/dpkg/status
+awk -v RS= -v ORS='\n\n' -v needed="^Package: (${needed%|})\n" '$0 ~ needed' $known >$known.needed
+mv $known.needed $known
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
 mountpoint -q /run || mount -t tmpfs none /run
 cat >/etc/systemd/system/quiet.target <<END

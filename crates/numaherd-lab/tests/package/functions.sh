@@ -16,9 +16,17 @@ is_active() { systemctl --quiet is-active numaherd; }
 has_restarted() { [ "$(shown NRestarts)" = 1 ] && is_active; }
 has_failed() { [ "$(systemctl is-active numaherd)" = failed ]; }
 configure() { printf '%s\n' "$1" '[herd]' 'placement_interval_ms = 200' >/etc/numaherd/numaherd.toml; }
-# Somebody else's busy program: its number is $p, and its mask as it was $found.
+# Somebody else's busy program: its number is $p, and its mask as it was $found. It is stopped until it is to be placed,
+# since it takes a CPU of the host from the rest of the guest.
 begin_busy_program() {
     setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'while :; do :; done' &
     p=$!
     found=$(mask $p)
+    kill -STOP $p
+}
+is_placed() { kill -CONT $p && until_holds differs $p "$found"; }
+# Says whether its affinity is as found.
+given_back() {
+    say "$1" "$(mask $p)" "$found"
+    kill -STOP $p
 }

@@ -31,7 +31,7 @@ systemctl start numaherd
 say "it is at work" "$(systemctl is-active numaherd)" active
 main=$(shown MainPID)
 say "it has three capabilities" "$(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$main/status")" 0000004000880000
-until_holds differs $p "$found" && echo "a busy program was placed"
+is_placed && echo "a busy program was placed"
 serving=$(grep -l '^numaherd-serve' /proc/"$main"/task/*/comm)
 say "its sockets are served without any" "$(sed -n 's/^CapPrm:[[:space:]]*//p' "${serving%comm}status")" 0000000000000000
 until_holds tells random && echo "systemctl status tells the policy"
@@ -47,17 +47,17 @@ until_holds tells linux && echo "a right one is taken over"
 
 configure 'policy = "random"'
 systemctl reload numaherd
-until_holds differs $p "$found"
+is_placed
 configure 'policy = "linux"'
 kill -KILL "$main"
 until_holds has_restarted && echo "after kill -9 it starts again"
-say "after kill -9 the affinity is as found" "$(mask $p)" "$found"
+given_back "after kill -9 the affinity is as found"
 
 configure 'policy = "random"'
 systemctl reload numaherd
-until_holds differs $p "$found"
+is_placed
 systemctl stop numaherd
-say "after stop the affinity is as found" "$(mask $p)" "$found"
+given_back "after stop the affinity is as found"
 say "it stopped well" "$(systemctl is-active numaherd) $(shown Result)" "inactive success"
 
 # Without a new start, which gives back as well.
@@ -65,10 +65,10 @@ mkdir /etc/systemd/system/numaherd.service.d
 printf '[Service]\nRestart=no\n' >/etc/systemd/system/numaherd.service.d/once.conf
 systemctl daemon-reload
 systemctl start numaherd
-until_holds differs $p "$found"
+is_placed
 kill -KILL "$(shown MainPID)"
 until_holds has_failed
-say "release gives back after kill -9" "$(mask $p)" "$found"
+given_back "release gives back after kill -9"
 rm -r /etc/systemd/system/numaherd.service.d
 systemctl daemon-reload
 systemctl reset-failed numaherd
@@ -82,7 +82,7 @@ printf '[Service]\nSystemCallErrorNumber=kill\nRestart=no\n' | tee $dropin >/etc
 systemctl daemon-reload
 configure 'policy = "random+whole-set"'
 systemctl start numaherd
-until_holds differs $p "$found"
+is_placed
 moved() { fetch /metrics | grep -q '^numaherd_pages_moved_total{.*} [1-9]'; }
 fetch() {
     bash -c 'exec 3<>/dev/tcp/127.0.0.1/9741; printf "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" "$0" >&3; cat <&3' "$1"
@@ -109,15 +109,16 @@ systemctl reset-failed numaherd
 configure 'policy = "random"'
 
 systemctl start numaherd
-until_holds differs $p "$found"
+is_placed
 dpkg --no-triggers -r numaherd >/dev/null
-say "removing it gives back" "$(mask $p)" "$found"
+given_back "removing it gives back"
 say "removing it stops it" "$(systemctl is-active numaherd)" inactive
 say "its configuration stays" "$(ls /etc/numaherd)" numaherd.toml
 rm /etc/systemd/system/look.service
 dpkg --no-triggers -P numaherd >/dev/null
-say "purging leaves nothing" "$(find /etc/numaherd /etc/systemd /usr/bin /usr/lib/systemd /usr/share/doc /usr/share/man \
-    /usr/share/bash-completion /usr/share/zsh /usr/share/fish /var/lib/numaherd /var/lib/systemd /run/numaherd \
-    -name '*numaherd*' 2>/dev/null)" ""
+named() { find "$@" -name '*numaherd*' 2>/dev/null; }
+say "purging leaves nothing" "$(named /usr/share/doc -maxdepth 1)$(named /usr/share/man -maxdepth 2)$(named /etc/numaherd \
+    /etc/systemd /usr/bin /usr/lib/systemd /usr/share/bash-completion /usr/share/zsh /usr/share/fish /var/lib/numaherd \
+    /var/lib/systemd /run/numaherd)" ""
 kill $p
 exit 0

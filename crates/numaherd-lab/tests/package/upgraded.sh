@@ -13,14 +13,14 @@ for change in "an upgrade $NEWER" "a downgrade $PACKAGE"; do
     file=${change##* } change=${change% *}
     configure 'policy = "random"'
     systemctl restart numaherd
-    until_holds differs $p "$found"
+    is_placed
     main=$(shown MainPID)
     configure 'policy = "linux"'
     echo "# a person's own line" >>/etc/numaherd/numaherd.toml
     dpkg --no-triggers --force-confold -i "$file" >/run/dpkg 2>&1 || cat /run/dpkg
     say "$change replaces the package" "$(version)" "$(dpkg-deb -f "$file" Version)"
     until_holds has_another && echo "$change restarts a running herd"
-    say "$change gives back" "$(mask $p)" "$found"
+    given_back "$change gives back"
     say "$change keeps the configuration" "$(tail -n 1 /etc/numaherd/numaherd.toml)" "# a person's own line"
     systemctl stop numaherd
     dpkg --no-triggers --force-confold -i "$file" >/run/dpkg 2>&1 || cat /run/dpkg
