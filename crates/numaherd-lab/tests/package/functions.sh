@@ -24,8 +24,8 @@ begin_busy_program() {
     found=$(mask $p)
     kill -STOP $p
 }
-is_placed() { kill -CONT $p && until_holds differs $p "$found"; }
-# Says whether its affinity is as found.
+run_until_placed() { kill -CONT $p && until_holds differs $p "$found"; }
+# Says whether its affinity is as found, and stops it again.
 given_back() {
     say "$1" "$(mask $p)" "$found"
     kill -STOP $p

@@ -31,7 +31,7 @@ systemctl start numaherd
 say "it is at work" "$(systemctl is-active numaherd)" active
 main=$(shown MainPID)
 say "it has three capabilities" "$(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$main/status")" 0000004000880000
-is_placed && echo "a busy program was placed"
+run_until_placed && echo "a busy program was placed"
 serving=$(grep -l '^numaherd-serve' /proc/"$main"/task/*/comm)
 say "its sockets are served without any" "$(sed -n 's/^CapPrm:[[:space:]]*//p' "${serving%comm}status")" 0000000000000000
 until_holds tells random && echo "systemctl status tells the policy"
@@ -47,7 +47,7 @@ until_holds tells linux && echo "a right one is taken over"
 
 configure 'policy = "random"'
 systemctl reload numaherd
-is_placed
+run_until_placed
 configure 'policy = "linux"'
 kill -KILL "$main"
 until_holds has_restarted && echo "after kill -9 it starts again"
@@ -55,7 +55,7 @@ given_back "after kill -9 the affinity is as found"
 
 configure 'policy = "random"'
 systemctl reload numaherd
-is_placed
+run_until_placed
 systemctl stop numaherd
 given_back "after stop the affinity is as found"
 say "it stopped well" "$(systemctl is-active numaherd) $(shown Result)" "inactive success"
@@ -65,7 +65,7 @@ mkdir /etc/systemd/system/numaherd.service.d
 printf '[Service]\nRestart=no\n' >/etc/systemd/system/numaherd.service.d/once.conf
 systemctl daemon-reload
 systemctl start numaherd
-is_placed
+run_until_placed
 kill -KILL "$(shown MainPID)"
 until_holds has_failed
 given_back "release gives back after kill -9"
@@ -82,7 +82,7 @@ printf '[Service]\nSystemCallErrorNumber=kill\nRestart=no\n' | tee $dropin >/etc
 systemctl daemon-reload
 configure 'policy = "random+whole-set"'
 systemctl start numaherd
-is_placed
+run_until_placed
 moved() { fetch /metrics | grep -q '^numaherd_pages_moved_total{.*} [1-9]'; }
 fetch() {
     bash -c 'exec 3<>/dev/tcp/127.0.0.1/9741; printf "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" "$0" >&3; cat <&3' "$1"
@@ -109,7 +109,7 @@ systemctl reset-failed numaherd
 configure 'policy = "random"'
 
 systemctl start numaherd
-is_placed
+run_until_placed
 dpkg --no-triggers -r numaherd >/dev/null
 given_back "removing it gives back"
 say "removing it stops it" "$(systemctl is-active numaherd)" inactive

@@ -13,7 +13,7 @@ for change in "an upgrade $NEWER" "a downgrade $PACKAGE"; do
     file=${change##* } change=${change% *}
     configure 'policy = "random"'
     systemctl restart numaherd
-    is_placed
+    run_until_placed
     main=$(shown MainPID)
     configure 'policy = "linux"'
     echo "# a person's own line" >>/etc/numaherd/numaherd.toml

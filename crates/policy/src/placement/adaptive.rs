@@ -18,8 +18,8 @@
 //!      quarter of that. A search goes by two of the draws. If what it finds gains by those alone, another search goes by
 //!      the draws in which more cache does not help.
 //!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
-//!      the standard error of that: what suits threads in one phase may cost them more in the next. Memory that is to
-//!      follow its use must at first gain twice as much: it cannot be put back.
+//!      the standard error of that: what suits threads in one phase may cost them more in the next. The first portion
+//!      of memory that follows its use must gain twice as much, because it cannot be put back.
 //!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
 //!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at what
 //!      moving a page has taken on this machine.
@@ -409,7 +409,7 @@ impl Adaptive {
         self.improve(stage, picture, random)
     }
 
-    /// Whether memory of a process follows its use that did not before: nothing puts that back.
+    /// Whether memory of a process begins to follow its use, which nothing puts back.
     fn is_for_good(&self, picture: &Picture, candidate: &Candidate) -> bool {
         picture.processes.iter().enumerate().any(|(at, owner)| {
             let has_begun = self.told.contains(&owner.id) || self.rations.limits(owner.id);

@@ -123,8 +123,9 @@ impl Past {
     }
 
     /// Cores that a candidate for threads as they are in `now` would have gained on average, beside leaving them on the
-    /// CPUs of `stays`, and the standard error of that; `None` where no look counts. By the draws that a search goes by,
-    /// of which one is the worst: by all, memory of `is` follows its use on traces, which costs up to 10 %.
+    /// CPUs of `stays`, and the standard error of that; `None` where no look counts. It is the mean of the two draws that a
+    /// search goes by, one of which is the worst. With the mean of all draws, memory of `is` followed its use on traces,
+    /// which cost up to 10 %.
     pub(super) fn gain(
         &self,
         now: &Picture,
