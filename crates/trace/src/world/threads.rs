@@ -257,12 +257,23 @@ impl Thread {
         is_again
     }
 
-    /// Notes, in the first loop, that its maker has woken others again, which is a release of this thread as well if it
-    /// is awake and has not been released with them.
+    /// Notes, in the first loop, that its maker has woken others again. That is a release of this thread as well, if it has
+    /// not been released with them: it went on without a wake. If it sleeps again by now, the sleep comes after its release.
     pub(super) fn sees_release(&mut self, turn: u64, time_ps: u64) {
         let is_released = self.release.as_ref().is_some_and(|one| one.turn == turn);
-        if self.state == State::Ready && !is_released && self.awaits_release != Some(turn) {
-            self.is_released(turn, time_ps);
+        if is_released || self.awaits_release == Some(turn) {
+            return;
+        }
+        match self.state {
+            State::Ready => self.is_released(turn, time_ps),
+            State::Asleep(_) => {
+                self.is_released(turn, time_ps);
+                if let Some(release) = &mut self.release {
+                    release.at -= 1;
+                    release.sleeps -= 1;
+                }
+            }
+            State::Unborn | State::Ended => {}
         }
     }
 

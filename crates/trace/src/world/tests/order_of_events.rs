@@ -267,6 +267,42 @@ fn a_wake_from_before_the_waker_s_place_ends_a_sleep_behind_the_sleeper_s() {
 }
 
 #[test]
+fn a_worker_that_needed_no_wake_is_released_with_the_others_though_it_sleeps_again() {
+    let maker = vec![
+        Event::wake(1, 0),
+        Event::wake(2, 0),
+        Event::sleep(0),
+        Event::wake(1, 0),
+    ];
+    let first = vec![
+        Event::sleep(0),
+        work(1000),
+        Event::wake(0, 0),
+        Event::sleep(0),
+        work(700),
+        Event::wake(2, 0),
+        work(300),
+    ];
+    // Late in the recording, so that it did not sleep before it went on; early here: it waits for the first again when
+    // the maker lets that go on.
+    let second = vec![Event::sleep(0), work(100), Event::sleep(0), work(500)];
+    let played = |loops| {
+        let options = Options {
+            loops,
+            ..given(&[4, 0, 2], &[])
+        };
+        let events = vec![maker.clone(), first.clone(), second.clone()];
+        let mut world = world(events, free(options));
+        let figures = to_the_end_of(&mut world);
+        assert!(world.set_up().is_known());
+        (in_microseconds(&figures), figures.released)
+    };
+    // The first sets up for 2 us; it works for 1.4 us then, and the second for 1 us after that.
+    assert_eq!(played(1), (4.4, 0));
+    assert_eq!(played(3), (2.0 + 3.0 * 2.4, 0));
+}
+
+#[test]
 fn a_wake_that_made_a_thread_ends_no_other_sleep_of_it_in_later_loops() {
     let maker = || vec![Event::wake(1, 0), work(1000), Event::wake(1, 0), work(1000)];
     let made = || vec![Event::sleep(0), Event::sleep(0), work(2000)];
