@@ -377,13 +377,13 @@ impl Engine {
         let since = |thread: &Thread| thread.executed - thread.executed_before_release;
         let most = self.threads.iter().map(since).max().unwrap_or(0);
         let works = |thread: &Thread| since(thread) > most / 100;
-        let is_released = |thread: &Thread| {
-            let release = thread.release.as_ref();
+        let is_released = |number: usize| {
+            let release = self.threads[number].release.as_ref();
             let is_with_others = release.is_some_and(|release| release.turn == turn);
-            is_with_others && thread.maker() == Some(maker)
+            is_with_others && self.maker(number) == Some(maker)
         };
         let release = |thread: &Thread| thread.release.clone().filter(|_| works(thread));
-        let mut workers = self.threads.iter().filter(|thread| works(thread));
+        let mut workers = (0..self.threads.len()).filter(|&number| works(&self.threads[number]));
         match most > 0 && workers.all(is_released) {
             true => self.threads.iter().map(release).collect(),
             false => Vec::new(),

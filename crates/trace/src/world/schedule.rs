@@ -296,19 +296,29 @@ impl Engine {
     fn notes_wake(&mut self, waker: usize, woken: usize, time_ps: u64) {
         let turn = self.threads[waker].sleeps;
         self.threads[waker].has_woken(woken);
-        if !self.threads[woken].is_woken(waker, turn, time_ps) {
+        let times = self.threads[woken].is_woken(waker);
+        if times < 2 || self.maker(woken) != Some(waker) {
             return;
         }
+        self.threads[woken].is_woken_again(turn, time_ps);
         if self.release != Some((waker, turn)) {
             self.release = Some((waker, turn));
             for thread in &mut self.threads {
                 thread.executed_before_release = thread.executed;
             }
         }
-        let others = self.threads.iter_mut();
-        for other in others.filter(|other| other.maker() == Some(waker)) {
-            other.sees_release(turn, time_ps);
+        for other in 0..self.threads.len() {
+            if self.maker(other) == Some(waker) {
+                self.threads[other].sees_release(turn, time_ps);
+            }
         }
+    }
+
+    /// Who made a thread, as far as the first loop has shown: of those that woke it, who has executed least. (Not who woke
+    /// it first: a worker that is ahead may do so before the maker comes to it.)
+    pub(super) fn maker(&self, number: usize) -> Option<usize> {
+        let wakers = self.threads[number].woken_by.iter().map(|(by, _)| *by);
+        wakers.min_by_key(|&by| self.threads[by].executed)
     }
 
     /// A sleeping thread goes on.

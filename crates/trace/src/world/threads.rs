@@ -233,28 +233,22 @@ impl Thread {
         );
     }
 
-    /// Who woke it first in the first loop: its maker, where it began asleep.
-    pub(super) fn maker(&self) -> Option<usize> {
-        self.woken_by.first().map(|(by, _)| *by)
-    }
-
     /// Notes, in the first loop, that it wakes another.
     pub(super) fn has_woken(&mut self, other: usize) {
         once_more(&mut self.woke, other);
     }
 
-    /// Notes, in the first loop, that a thread has woken it, which has slept so often. Whether its maker has woken it
-    /// again.
-    pub(super) fn is_woken(&mut self, waker: usize, turn: u64, time_ps: u64) -> bool {
-        let times = once_more(&mut self.woken_by, waker);
-        let is_again = times > 1 && self.maker() == Some(waker);
-        if is_again {
-            match self.state {
-                State::Ready => self.awaits_release = Some(turn),
-                _ => self.is_released(turn, time_ps),
-            }
+    /// Notes, in the first loop, that a thread wakes it, and gives how often that has been.
+    pub(super) fn is_woken(&mut self, waker: usize) -> u64 {
+        once_more(&mut self.woken_by, waker)
+    }
+
+    /// Notes, in the first loop, that its maker wakes it again, which has slept so often.
+    pub(super) fn is_woken_again(&mut self, turn: u64, time_ps: u64) {
+        match self.state {
+            State::Ready => self.awaits_release = Some(turn),
+            _ => self.is_released(turn, time_ps),
         }
-        is_again
     }
 
     /// Notes, in the first loop, that its maker has woken others again. That is a release of this thread as well, if it has

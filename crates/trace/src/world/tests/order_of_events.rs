@@ -373,6 +373,43 @@ proptest! {
 }
 
 #[test]
+fn a_worker_that_wakes_another_before_their_maker_does_is_not_its_maker() {
+    let making = vec![
+        vec![Event::wake(1, 0)],
+        in_pieces(1000),
+        vec![Event::wake(2, 0), Event::sleep(0)],
+        vec![Event::wake(1, 0), Event::wake(2, 0)],
+    ];
+    let first = vec![
+        vec![Event::sleep(0)],
+        in_pieces(100),
+        vec![Event::wake(2, 0)],
+        in_pieces(1900),
+        vec![Event::wake(0, 0), Event::sleep(0), work(100_000)],
+    ];
+    let sleeps = || vec![Event::sleep(0)];
+    let second = vec![
+        sleeps(),
+        in_pieces(100),
+        sleeps(),
+        sleeps(),
+        in_pieces(100_000),
+    ];
+    let played = |loops| {
+        let options = Options {
+            loops,
+            ..given(&[4, 0, 2], &[])
+        };
+        let events = vec![making.concat(), first.concat(), second.concat()];
+        let mut world = world(events, free(options));
+        let figures = to_the_end_of(&mut world);
+        assert!(world.set_up().is_known());
+        (in_microseconds(&figures), figures.released)
+    };
+    assert_eq!((played(1), played(3)), ((204.0, 0), (604.0, 0)));
+}
+
+#[test]
 fn whole_loops_are_played_until_enough_time_has_passed_after_the_first_and_counted_without_it() {
     let played = |loops, again_ms| {
         let options = Options {
