@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use numaherd_experiment::statistics::mean;
 use numaherd_experiment::{ORACLE, OnTrace, Settings, Trial, World};
 use numaherd_hardware::{Cache, Config, IpmConfig};
@@ -256,7 +256,13 @@ pub struct Plays<'a> {
     analysed: Memo<(&'static Kernel, u64, bool), Analysis>,
     /// By run, as text, and by seed.
     played: Memo<(String, u64), (Played, SetUp)>,
+    /// Instructions in a loop, by recording, by how many loops are asked for and whether the first is left out.
+    work: Memo<(&'static Kernel, u32, bool), f64>,
 }
+
+/// By how much the instructions in loops of one recording may differ: a thread's set-up does not end at the same
+/// instruction in all runs.
+const SAME_WORK: f64 = 0.01;
 
 impl<'a> Plays<'a> {
     /// Nothing has run yet.
@@ -265,6 +271,7 @@ impl<'a> Plays<'a> {
             traces,
             analysed: Memo::default(),
             played: Memo::default(),
+            work: Memo::default(),
         }
     }
 
@@ -320,7 +327,23 @@ impl<'a> Plays<'a> {
             Some(again) if is_measured_again => again,
             _ => ran.figures,
         };
+        self.check_work(run, &figures)?;
         Ok((Played::of(&figures, right), ran.set_up))
+    }
+
+    /// Loops are compared by their times, so they must do the same.
+    fn check_work(&self, run: &Run, figures: &Figures) -> Result<()> {
+        let of_loop = figures.instructions as f64 / f64::from(figures.loops);
+        let key = (run.kernel, run.options.loops, run.options.again_ms > 0);
+        let usual = *self.work.get(key, || Ok(of_loop))?;
+        ensure!(
+            (of_loop / usual - 1.0).abs() <= SAME_WORK,
+            "a loop of {} has {of_loop:.0} instructions under {}, and {usual:.0} in another run: they cannot be compared, \
+             since the end of set-up was not found in one of them",
+            run.kernel.name,
+            run.policy
+        );
+        Ok(())
     }
 }
 
@@ -394,6 +417,7 @@ impl<'a> Setup<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::traces::NAS;
 
     #[test]
     fn what_is_scaled_down_can_still_be_modelled() {
@@ -409,5 +433,27 @@ mod tests {
         let xeon = Platform::Xeon64.scaled().unwrap().0.config;
         assert_eq!(xeon.llc.bytes, 18 << 17);
         assert_eq!(xeon.tlb.unwrap().entries(), 64);
+    }
+
+    #[test]
+    fn loops_that_do_other_work_are_not_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let traces = Traces::within(folder.path()).unwrap();
+        let plays = Plays::new(&traces);
+        let run = Run::new(Platform::Simics, &NAS[0], KERNEL).unwrap();
+        let played = |loops, instructions| Figures {
+            loops,
+            instructions,
+            ..Figures::default()
+        };
+        assert!(plays.check_work(&run, &played(1, 100_000)).is_ok());
+        assert!(plays.check_work(&run, &played(4, 400_900)).is_ok());
+        let longer = plays.check_work(&run, &played(4, 440_000)).unwrap_err();
+        let told = longer.to_string();
+        assert!(told.contains("has 110000 instructions"), "{told}");
+        assert!(told.contains("and 100000 in another"), "{told}");
+        // With set-up in it, a loop does something else.
+        let with_set_up = run.with(|options| options.loops = 2);
+        assert!(plays.check_work(&with_set_up, &played(2, 260_000)).is_ok());
     }
 }
