@@ -374,13 +374,13 @@ proptest! {
 
 #[test]
 fn a_worker_that_wakes_another_before_their_maker_does_is_not_its_maker() {
-    let making = vec![
+    let making = [
         vec![Event::wake(1, 0)],
         in_pieces(1000),
         vec![Event::wake(2, 0), Event::sleep(0)],
         vec![Event::wake(1, 0), Event::wake(2, 0)],
     ];
-    let first = vec![
+    let first = [
         vec![Event::sleep(0)],
         in_pieces(100),
         vec![Event::wake(2, 0)],
@@ -388,7 +388,7 @@ fn a_worker_that_wakes_another_before_their_maker_does_is_not_its_maker() {
         vec![Event::wake(0, 0), Event::sleep(0), work(100_000)],
     ];
     let sleeps = || vec![Event::sleep(0)];
-    let second = vec![
+    let second = [
         sleeps(),
         in_pieces(100),
         sleeps(),
