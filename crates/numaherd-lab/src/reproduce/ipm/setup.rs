@@ -338,8 +338,8 @@ impl<'a> Plays<'a> {
         let usual = *self.work.get(key, || Ok(of_loop))?;
         ensure!(
             (of_loop / usual - 1.0).abs() <= SAME_WORK,
-            "a loop of {} has {of_loop:.0} instructions under {}, and {usual:.0} in another run: they cannot be compared, \
-             since the end of set-up was not found in one of them",
+            "a loop of {} has {of_loop:.0} instructions under {}, and {usual:.0} in another run: they cannot be compared; \
+             probably the end of set-up was not found in one of them",
             run.kernel.name,
             run.policy
         );

@@ -266,6 +266,19 @@ fn a_wake_from_before_the_waker_s_place_ends_a_sleep_behind_the_sleeper_s() {
     assert_eq!(in_microseconds(&thrice), 18.0);
 }
 
+/// Microseconds of so many loops, of threads on cores of their own, and how often somebody outside the trace let one go on.
+/// The trace tells where set-up ends.
+fn with_known_set_up(events: &[Vec<Event>], loops: u32) -> (f64, u64) {
+    let options = Options {
+        loops,
+        ..given(&[4, 0, 2], &[])
+    };
+    let mut world = world(events.to_vec(), free(options));
+    let figures = to_the_end_of(&mut world);
+    assert!(world.set_up().is_known());
+    (in_microseconds(&figures), figures.released)
+}
+
 #[test]
 fn a_worker_that_needed_no_wake_is_released_with_the_others_though_it_sleeps_again() {
     let maker = vec![
@@ -286,17 +299,8 @@ fn a_worker_that_needed_no_wake_is_released_with_the_others_though_it_sleeps_aga
     // Late in the recording, so that it did not sleep before it went on; early here: it waits for the first again when
     // the maker lets that go on.
     let second = vec![Event::sleep(0), work(100), Event::sleep(0), work(500)];
-    let played = |loops| {
-        let options = Options {
-            loops,
-            ..given(&[4, 0, 2], &[])
-        };
-        let events = vec![maker.clone(), first.clone(), second.clone()];
-        let mut world = world(events, free(options));
-        let figures = to_the_end_of(&mut world);
-        assert!(world.set_up().is_known());
-        (in_microseconds(&figures), figures.released)
-    };
+    let events = [maker, first, second];
+    let played = |loops| with_known_set_up(&events, loops);
     // The first sets up for 2 us; it works for 1.4 us then, and the second for 1 us after that.
     assert_eq!(played(1), (4.4, 0));
     assert_eq!(played(3), (2.0 + 3.0 * 2.4, 0));
@@ -395,17 +399,8 @@ fn a_worker_that_wakes_another_before_their_maker_does_is_not_its_maker() {
         sleeps(),
         in_pieces(100_000),
     ];
-    let played = |loops| {
-        let options = Options {
-            loops,
-            ..given(&[4, 0, 2], &[])
-        };
-        let events = vec![making.concat(), first.concat(), second.concat()];
-        let mut world = world(events, free(options));
-        let figures = to_the_end_of(&mut world);
-        assert!(world.set_up().is_known());
-        (in_microseconds(&figures), figures.released)
-    };
+    let events = [making.concat(), first.concat(), second.concat()];
+    let played = |loops| with_known_set_up(&events, loops);
     assert_eq!((played(1), played(3)), ((204.0, 0), (604.0, 0)));
 }
 
