@@ -4,18 +4,24 @@
 //! random mapping holds for the whole run. A thread that got another random core every interval would measure
 //! the cost of moving instead.
 //!
-//! Rule: when a thread that may be placed is first seen, it gets a CPU drawn evenly from those that are online
-//! and in its cpuset. It is drawn again only when that CPU is no longer available. Idle threads are placed
-//! too: a random mapping ignores load.
+//! Rule: when a thread that may be placed is first seen, it is dealt one of the CPUs that are online and in
+//! its cpuset, as cards are: drawn evenly from those that the fewest threads have. So a program with as many
+//! threads as there are CPUs has one on each, as the papers' random mappings do. It is dealt another only when
+//! that CPU is no longer available, or when it shares it with another thread that runs while a CPU has none.
+//! Idle threads are placed too: whether they will run is not known at the start.
 //!
 //! Terms: none of its own. Source: the baseline of that name in the papers (IPM 5.3: "random").
 //!
-//! Properties: the same seed and the same snapshots give the same plans; a thread is drawn once while its CPU
-//! is available; never a CPU that is offline or outside the cpuset.
+//! Properties: the same seed and the same snapshots give the same plans; a thread keeps its CPU while that is
+//! available and no CPU is idle beside two threads that share one; never a CPU that is offline or outside the
+//! cpuset.
 
-use numaherd_topology::CpuId;
+use std::collections::HashMap;
+
+use numaherd_topology::{CpuId, CpuSet};
 use rand::Rng;
 
+use crate::busy::{LEAST_CPU_SHARE, wanted};
 use crate::memory::PerThread;
 use crate::policy::{Needs, Random as Generator};
 use crate::reason::Reason;
@@ -28,8 +34,52 @@ pub const RULES: &[Rule] = &[DRAW];
 const DRAW: Rule = Rule {
     name: "random: draw once",
     source: "baseline of the papers",
-    what: "The thread gets a CPU drawn evenly from those it may have, and keeps it.",
+    what: "The thread gets a CPU drawn evenly from those that the fewest threads have, and keeps it.",
 };
+
+/// Which CPUs have been dealt.
+#[derive(Default)]
+struct Held(HashMap<CpuId, Threads>);
+
+/// Threads that have a CPU; ordered as the next is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Threads {
+    running: u32,
+    all: u32,
+}
+
+impl Held {
+    fn on(&self, cpu: CpuId) -> Threads {
+        self.0.get(&cpu).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, cpu: CpuId, runs: bool) {
+        let threads = self.0.entry(cpu).or_default();
+        threads.running += u32::from(runs);
+        threads.all += 1;
+    }
+
+    fn remove(&mut self, cpu: CpuId, runs: bool) {
+        let threads = self.0.entry(cpu).or_default();
+        threads.running -= u32::from(runs);
+        threads.all -= 1;
+    }
+
+    /// The threads on that of the CPUs which has the fewest.
+    fn fewest(&self, cpus: &CpuSet) -> Threads {
+        let each = cpus.iter().map(|cpu| self.on(cpu));
+        each.min().unwrap_or_default()
+    }
+
+    /// Deals one of the CPUs that have the fewest.
+    fn draw(&mut self, cpus: &CpuSet, runs: bool, random: &mut Generator) -> CpuId {
+        let fewest = self.fewest(cpus);
+        let of: Vec<CpuId> = cpus.iter().filter(|&cpu| self.on(cpu) == fewest).collect();
+        let cpu = of[random.random_range(0..of.len())];
+        self.add(cpu, runs);
+        cpu
+    }
+}
 
 /// See the top of this file.
 #[derive(Clone, Debug, Default)]
@@ -43,17 +93,38 @@ impl PlacementRule for RandomCore {
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Generator) -> Vec<Seat> {
-        let drawn = self.drawn.line_up(&stage.snapshot.threads);
+        let threads = &stage.snapshot.threads;
+        let drawn = self.drawn.line_up(threads);
+        let runs = |thread: usize| wanted(&threads[thread]) >= LEAST_CPU_SHARE;
+        let mut held = Held::default();
+        for pool in &stage.pools {
+            for &thread in &pool.threads {
+                drawn[thread] = drawn[thread].filter(|&cpu| pool.cpus.contains(cpu));
+                if let Some(cpu) = drawn[thread] {
+                    held.add(cpu, runs(thread));
+                }
+            }
+        }
+        for pool in &stage.pools {
+            for &thread in &pool.threads {
+                if drawn[thread].is_none() {
+                    drawn[thread] = Some(held.draw(&pool.cpus, runs(thread), random));
+                }
+            }
+        }
         let mut seats = Vec::new();
         for pool in &stage.pools {
-            let cpus: Vec<CpuId> = pool.cpus.iter().collect();
             for &thread in &pool.threads {
-                let cpu = match drawn[thread] {
-                    Some(cpu) if pool.cpus.contains(cpu) => cpu,
-                    _ => *drawn[thread].insert(cpus[random.random_range(0..cpus.len())]),
-                };
-                let why = words!("drawn from the {cpus} CPUs it may have", cpus = cpus.len());
-                seats.push(stage.seat(thread, cpu, DRAW.because(why)));
+                if let Some(cpu) = drawn[thread]
+                    && runs(thread)
+                    && held.on(cpu).running > 1
+                    && held.fewest(&pool.cpus).running == 0
+                {
+                    held.remove(cpu, true);
+                    drawn[thread] = Some(held.draw(&pool.cpus, true, random));
+                }
+                let why = words!("drawn from the CPUs that it may have and the fewest had");
+                seats.extend(drawn[thread].map(|cpu| stage.seat(thread, cpu, DRAW.because(why))));
             }
         }
         seats
@@ -74,6 +145,7 @@ mod tests {
     use numaherd_testing::{Scene, Shape};
     use numaherd_world::Placement;
     use rand::SeedableRng;
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     fn scene() -> Scene {
@@ -115,6 +187,36 @@ mod tests {
         let only = CpuId((first[0].to.0 + 1) % 3);
         scene.snapshot.threads[0].cpuset = Arc::new([only].into_iter().collect());
         let again = plan(&mut policy, &scene, 3);
-        assert_eq!(again.iter().map(|p| p.to).collect::<Vec<_>>(), [only]);
+        assert_eq!(again[0].to, only);
+    }
+
+    #[test]
+    fn threads_that_run_get_a_cpu_each_while_there_are_enough() {
+        for seed in 0..20 {
+            let mut scene = scene();
+            let mut policy = random_core();
+            let on = |scene: &Scene| -> HashSet<CpuId> {
+                scene.snapshot.threads[2..]
+                    .iter()
+                    .map(|thread| thread.cpu)
+                    .collect()
+            };
+            // Two threads wait for the others; all were dealt a CPU before any ran.
+            for _ in 0..4 {
+                scene.thread(0, 1.0, 0);
+            }
+            for thread in &mut scene.snapshot.threads {
+                thread.cpu_share = 0.0;
+            }
+            let plan_of = plan(&mut policy, &scene, seed);
+            scene.carry_out(&plan_of);
+            for thread in &mut scene.snapshot.threads[3..] {
+                thread.cpu_share = 1.0;
+            }
+            let plan_of = plan(&mut policy, &scene, seed);
+            scene.carry_out(&plan_of);
+            assert_eq!(on(&scene).len(), 7, "seed {seed}");
+            assert_eq!(plan(&mut policy, &scene, seed), []);
+        }
     }
 }
