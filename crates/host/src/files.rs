@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, IdSet, NodeId, Topology};
+use rustix::fs::RawDir;
 
 /// Bytes that most files of /proc and /sys fit into, and that the end can be seen after them.
-const USUAL_BYTES: usize = 1024;
+const USUAL_BYTES: usize = 4096;
 
 /// The root under which everything is found.
 #[derive(Clone, Debug)]
@@ -65,12 +67,14 @@ impl Root {
 
     /// The entries of a folder whose names are numbers, ascending.
     pub fn numbers(&self, path: &str, prefix: &str) -> io::Result<Vec<u32>> {
-        let mut numbers: Vec<u32> = std::fs::read_dir(self.path(path))?
-            .filter_map(|entry| {
-                let name = entry.ok()?.file_name();
-                name.to_str()?.strip_prefix(prefix)?.parse().ok()
-            })
-            .collect();
+        let mut bytes = [MaybeUninit::uninit(); USUAL_BYTES];
+        let mut folder = RawDir::new(self.open(path)?, &mut bytes);
+        let mut numbers: Vec<u32> = Vec::new();
+        while let Some(entry) = folder.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_str().ok();
+            numbers.extend(name.and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok()));
+        }
         numbers.sort_unstable();
         Ok(numbers)
     }

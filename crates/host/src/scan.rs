@@ -15,8 +15,10 @@
 //!
 //! Folders of threads are listed only when a process says that it has another number of them, or when one of them has
 //! ended. What others may change, but seldom do, is looked at every [`SELDOM`] ticks: cgroups, allowed nodes, masks of processes
-//! that sleep; cgroup and scheduling class of a thread that sleeps every [`ASLEEP`], or [`RESTING`] if its whole process does. Where the kernel does not tell the time of a process (a captured
-//! tree), all threads are looked at in each tick.
+//! that sleep, and whether a process that was not selected is another by now; cgroup and scheduling class of a thread that
+//! sleeps every [`ASLEEP`], or [`RESTING`] if its whole process does, and threads of the kernel's own that were not selected
+//! every [`RESTING`]. Where the kernel does not tell the time of a process (a captured tree), all threads are looked at in
+//! each tick.
 //!
 //! A process's number may be used again while its files are read by path. What was read of a process is
 //! kept only if the number is still that process's afterwards: a process that has ended does not come
@@ -45,7 +47,8 @@ const SELDOM: u64 = 16;
 /// Ticks between two looks at a thread that sleeps, at most (chosen here: 16 of 1,000 threads a tick). A multiple of
 /// [`SELDOM`].
 const ASLEEP: u64 = 64;
-/// The same where its whole process sleeps (chosen here: 4 of 1,000 threads a tick). A multiple of [`ASLEEP`].
+/// The same where its whole process sleeps, and ticks until the number of a thread of the kernel's own is looked at again
+/// (chosen here: 4 of 1,000 threads a tick). A multiple of [`ASLEEP`].
 const RESTING: u64 = 256;
 /// The part of an interval that threads of a process may have run without being looked at (chosen here: a hundredth).
 const UNSEEN: u64 = 100;

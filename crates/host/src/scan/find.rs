@@ -6,7 +6,7 @@ use std::sync::Arc;
 use numaherd_topology::NodeSet;
 use numaherd_world::ProcessId;
 
-use super::{SELDOM, Scanner, Watched};
+use super::{RESTING, SELDOM, Scanner, Watched};
 use crate::files::Root;
 use crate::groups::group_of;
 use crate::options::Selection;
@@ -41,8 +41,10 @@ impl Scanner {
         };
         let of_other = |&user: &u32| users::of_process(&self.root, pid) != Some(user);
         if !self.is_selected(id, &stat) || self.only_user.as_ref().is_some_and(of_other) {
+            // A thread of the kernel's own ends seldom, so that its number is seldom another's.
+            let rests = if stat.is_kernels() { RESTING } else { SELDOM };
             // Spread the second looks over the scans.
-            let again = self.scan + SELDOM - u64::from(pid) % (SELDOM / 2);
+            let again = self.scan + rests - u64::from(pid) % (rests / 2);
             self.passed_over.insert(pid, again);
             return;
         }

@@ -354,6 +354,27 @@ fn a_later_process_of_a_number_that_was_named_is_not_meant() {
 }
 
 #[test]
+fn whoever_gets_the_number_of_one_that_was_passed_over_is_found() {
+    let found_after = |kernels: bool| {
+        let (_folder, root) = fake::root();
+        show(&root, 7, 1, 70, STRANGER, &[7]);
+        if kernels {
+            let path = root.path("proc/7/stat");
+            let stat = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(path, stat.replace(" -1 0 ", " -1 2097152 ")).unwrap();
+        }
+        let kernel = kernel(&root);
+        let mut scanner = scanner(&root, Selection::User { uid: HERDED });
+        assert_eq!(scan(&mut scanner, &kernel), []);
+        show(&root, 7, 1, 90, HERDED, &[7]);
+        let found = (1..=RESTING).find(|_| scan(&mut scanner, &kernel) == [(7, 90)]);
+        found.expect("it is found")
+    };
+    assert!(found_after(false) <= SELDOM);
+    assert!(found_after(true) > SELDOM, "the kernel's own end seldom");
+}
+
+#[test]
 fn the_first_process_is_watched_only_if_it_is_named() {
     let (_folder, root) = fake::root();
     show(&root, 1, 0, 10, HERDED, &[1]);
