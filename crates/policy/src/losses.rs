@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::busy::{LEAST_CPU_SHARE, wanted};
 pub use crate::estimate::{Basis, Parts};
 use crate::estimate::{Estimator, Lost, Picture};
+use crate::placement::adaptive::LEAST_GAIN;
 use crate::placement::adaptive::search::{self, Balanced};
 use crate::policy::{Needs, Random};
 use crate::settings::{PlacementSettings, Settings};
@@ -45,8 +46,6 @@ const EACH: Duration = Duration::from_secs(1);
 const LEAST_INTERVAL: Duration = Duration::from_millis(20);
 /// A search is made in each so manieth look, and before in the first in which something is lost.
 const SEARCHED_EACH: u32 = 10;
-/// The share of the judged CPUs that must be lost for a search (that of `adaptive`'s `least_gain`).
-const WORTH_A_SEARCH: f64 = 0.01;
 /// What a search may cost: layouts times threads, and layouts.
 const MOST_THREADS_TRIED: usize = 16_384;
 const MOST_LAYOUTS: usize = 128;
@@ -260,7 +259,7 @@ impl Meter {
             false => Basis::Residency,
         };
         lost.mean = lost.mean.filter(|_| from == Basis::Uncore);
-        let worth = lost.mean.filter(|mean| *mean > WORTH_A_SEARCH * judged);
+        let worth = lost.mean.filter(|mean| *mean > LEAST_GAIN * judged);
         Estimate::Known(Known {
             from,
             lost,
@@ -343,7 +342,7 @@ impl Observing {
         let now = picture.lost_now();
         let mean = now.iter().sum::<f64>() / now.len() as f64;
         self.looks = self.looks.saturating_sub(1);
-        if mean <= WORTH_A_SEARCH * picture.busy_cores() {
+        if mean <= LEAST_GAIN * picture.busy_cores() {
             self.meter.searched(&now, &now);
         } else if self.looks == 0 {
             self.looks = SEARCHED_EACH;

@@ -117,7 +117,7 @@ pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
 use search::{Balanced, Candidate};
 use seeds::Seeds;
-pub use settings::AdaptiveSettings;
+pub use settings::{AdaptiveSettings, LEAST_GAIN};
 use uncounted::Uncounted;
 
 /// The very first look: nothing is counted of a thread before it has been seen once.

@@ -6,14 +6,12 @@
 //! in use.
 
 use numaherd_policy::losses::Unknown;
+use numaherd_policy::placement::adaptive::LEAST_GAIN;
 use numaherd_policy::registry::POLICIES;
 use serde::Serialize;
 
 use super::Host;
 use crate::losses::why;
-
-/// The share of the CPUs that is worth doing something (chosen here; that of `adaptive`'s `least_gain`).
-const WORTH: f64 = 0.01;
 
 /// What would help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +42,7 @@ pub enum Help {
 impl Help {
     /// What would help a host, all else of which is known; `unknown` is why lost cores are not.
     pub(super) fn of(host: &Host, unknown: Option<Unknown>) -> Self {
-        let worth = WORTH * host.cpus as f64;
+        let worth = LEAST_GAIN * host.cpus as f64;
         let Some(lost) = &host.lost else {
             return match unknown {
                 Some(Unknown::FewJudged) => Self::NotJudged,
