@@ -201,9 +201,9 @@ fn memory_on_several_nodes_follows_its_use_by_rations() {
     assert!(then.is_empty() || then[0].1 > first, "{then:?}");
 }
 
-/// What is left gains enough, and less than twice as much: the first ration decided for good.
+/// What is left gains enough, and less than four times as much: the first ration decided for good.
 #[test]
-fn only_the_first_ration_must_gain_twice_as_much() {
+fn only_the_first_ration_must_gain_four_times_as_much() {
     let (mut adaptive, mut scene) = (adaptive(), apart(12.0));
     let (_, first) = first_ration(&mut adaptive, &mut scene);
     half_followed(&mut scene, 1.02);
