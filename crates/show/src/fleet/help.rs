@@ -166,7 +166,7 @@ mod tests {
             Help::LessLoad
         );
         assert_eq!(of(|host| host.recoverable = None), Help::Wait);
-        assert_eq!(of(|host| host.lost = Some(range(0.6))), Help::Nothing);
+        assert_eq!(of(|host| host.lost = Some(range(0.3))), Help::Nothing);
         assert_eq!(
             of(|host| host.lost.as_mut().unwrap().mean = None),
             Help::Counters
