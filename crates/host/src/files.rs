@@ -70,8 +70,7 @@ impl Root {
         let mut bytes = [MaybeUninit::uninit(); USUAL_BYTES];
         let mut folder = RawDir::new(self.open(path)?, &mut bytes);
         let mut numbers: Vec<u32> = Vec::new();
-        while let Some(entry) = folder.next() {
-            let entry = entry?;
+        while let Some(Ok(entry)) = folder.next() {
             let name = entry.file_name().to_str().ok();
             numbers.extend(name.and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok()));
         }

@@ -123,7 +123,7 @@ impl PlacementRule for RandomCore {
                     held.remove(cpu, true);
                     drawn[thread] = Some(held.draw(&pool.cpus, true, random));
                 }
-                let why = words!("drawn from the CPUs that it may have and the fewest had");
+                let why = words!("drawn from those of its CPUs that the fewest threads had");
                 seats.extend(drawn[thread].map(|cpu| stage.seat(thread, cpu, DRAW.because(why))));
             }
         }
@@ -196,12 +196,12 @@ mod tests {
             let mut scene = scene();
             let mut policy = random_core();
             let on = |scene: &Scene| -> HashSet<CpuId> {
-                scene.snapshot.threads[2..]
+                scene.snapshot.threads[3..]
                     .iter()
                     .map(|thread| thread.cpu)
                     .collect()
             };
-            // Two threads wait for the others; all were dealt a CPU before any ran.
+            // Three threads wait for the others; all were dealt a CPU before any ran.
             for _ in 0..4 {
                 scene.thread(0, 1.0, 0);
             }
