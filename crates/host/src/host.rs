@@ -1,6 +1,6 @@
 //! The live machine as a world.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -87,8 +87,8 @@ pub(crate) struct Shared {
     attends_unit: AtomicBool,
     /// What the pager missed, for the next snapshot.
     pub(crate) pager_gaps: Mutex<Vec<String>>,
-    /// Processes whose pages the pager has moved since the last snapshot.
-    pub(crate) moved: Mutex<HashSet<ProcessId>>,
+    /// Processes whose pages the pager has moved since the last snapshot, and how many ns that took.
+    pub(crate) moved: Mutex<HashMap<ProcessId, u64>>,
     pub(crate) stop: Stop,
     pub(crate) ending: Ending,
     pub(crate) page_bytes: u64,
@@ -288,8 +288,8 @@ impl Host {
         let ran: Vec<_> = watched
             .map(|process| (process.id, process.ran_ns > 0))
             .collect();
-        for process in std::mem::take(&mut *lock(&self.shared.moved)) {
-            self.residencies.moved(process);
+        for (process, took_ns) in std::mem::take(&mut *lock(&self.shared.moved)) {
+            self.residencies.moved(process, took_ns);
         }
         self.residencies
             .refresh(&*self.shared.kernel, &ran, interval_ns);

@@ -120,7 +120,7 @@ pub struct HostOptions {
     /// Which events are counted on which machine.
     pub events: EventTable,
     /// Share of one CPU that reading page residency may cost; ten times as much of a process whose pages have been moved
-    /// since it was read.
+    /// since it was read, or as much as moving them took.
     pub residency_share: f64,
     /// Sampling.
     pub samples: SampleOptions,

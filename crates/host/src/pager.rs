@@ -80,8 +80,12 @@ impl Pager for HostPager {
 
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
         let outcomes = self.carry_out(orders);
-        let moved = outcomes.iter().filter(|outcome| outcome.moved > 0);
-        lock(&self.shared.moved).extend(moved.map(|outcome| outcome.process));
+        let mut moved = lock(&self.shared.moved);
+        for outcome in outcomes.iter().filter(|outcome| outcome.moved > 0) {
+            let took_ns: &mut u64 = moved.entry(outcome.process).or_default();
+            *took_ns = took_ns.saturating_add(outcome.took_ns);
+        }
+        drop(moved);
         outcomes
     }
 }

@@ -4,7 +4,9 @@
 //! and holds the process's memory lock meanwhile. So a reading is made when the last one has been
 //! paid for: a process whose reading took 10 ms is read again after 1 s at a share of 1 %. All
 //! processes together keep to the same share of a tick, the longest unread first; one that has never
-//! been read always is. A process whose pages Numaherd has moved since is read again ten times as soon.
+//! been read always is. A process whose pages Numaherd has moved since is read again ten times as soon, and at once if moving
+//! them took at least as long as reading does. One that has grown to twice its pages within ten seconds of its first reading is
+//! read again at once: programs load their data when they begin.
 //!
 //! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory apart
 //! from CPUs, it tells with `maps` in which mappings much private memory is.
@@ -23,6 +25,8 @@ use crate::kernel::Kernel;
 use crate::proc::numa_maps::NodePages;
 use crate::proc::{decimal, maps, numa_maps, words};
 
+/// For how many ns after its first reading a process is watched for growth (chosen here).
+const YOUNG: u64 = 10_000_000_000;
 /// How many times its share a process may cost whose pages have been moved since it was read (chosen here).
 const WHERE_MOVED: f64 = 10.0;
 
@@ -31,10 +35,12 @@ struct Read {
     residency: Option<Residency>,
     policy: Option<Arc<str>>,
     extents: Arc<[Extent]>,
+    /// When it was first read, and last.
+    since_ns: u64,
     at_ns: u64,
     took_ns: u64,
-    /// Whether pages have been moved since.
-    is_stale: bool,
+    /// How long moving pages has taken since; 0: none were moved.
+    moving_ns: u64,
 }
 
 /// Reads where pages are.
@@ -73,9 +79,9 @@ impl Residencies {
     }
 
     /// Pages of a process have been moved: a decision on what was read before would be on where pages are no more.
-    pub(crate) fn moved(&mut self, process: ProcessId) {
+    pub(crate) fn moved(&mut self, process: ProcessId, took_ns: u64) {
         if let Some(read) = self.known.get_mut(&process) {
-            read.is_stale = true;
+            read.moving_ns = read.moving_ns.saturating_add(took_ns.max(1));
         }
     }
 
@@ -91,21 +97,17 @@ impl Residencies {
             processes.iter().map(|&(process, _)| process).collect();
         self.known.retain(|process, _| alive.contains(process));
         let now = kernel.now_ns();
-        let mut due: Vec<(u64, ProcessId)> = processes
-            .iter()
-            .filter_map(|&(process, ran)| match self.known.get(&process) {
-                None => Some((0, process)),
-                Some(read) => {
-                    let share = match read.is_stale {
-                        true => (self.share * WHERE_MOVED).min(1.0),
-                        false => self.share,
-                    };
-                    let paid_after = read.took_ns as f64 / share.max(1e-6);
-                    let paid = now.saturating_sub(read.at_ns) as f64 >= paid_after;
-                    (ran && paid).then_some((read.at_ns.max(1), process))
-                }
-            })
-            .collect();
+        let mut due: Vec<(u64, ProcessId)> = Vec::new();
+        for &(process, ran) in processes {
+            let Some(read) = self.known.get(&process) else {
+                due.push((0, process));
+                continue;
+            };
+            let last_ns = read.at_ns.max(1);
+            if ran && (self.is_paid(read, now) || self.has_doubled(process, now)) {
+                due.push((last_ns, process));
+            }
+        }
         due.sort_unstable();
         let budget = interval_ns as f64 * self.share;
         let mut spent = 0;
@@ -114,12 +116,37 @@ impl Residencies {
                 break;
             }
             let began = kernel.now_ns();
+            let first_ns = self.known.get(&process).map(|read| read.since_ns);
             let mut read = self.read(process);
             read.at_ns = kernel.now_ns();
+            read.since_ns = first_ns.unwrap_or(read.at_ns);
             read.took_ns = read.at_ns.saturating_sub(began);
             spent += read.took_ns;
             self.known.insert(process, read);
         }
+    }
+
+    /// Whether a reading has been paid for.
+    fn is_paid(&self, read: &Read, now_ns: u64) -> bool {
+        let share = match read.moving_ns {
+            0 => self.share,
+            _ => (self.share * WHERE_MOVED).min(1.0),
+        };
+        let paid_after = read.took_ns as f64 / share.max(1e-6);
+        let is_moved = read.moving_ns > 0 && read.moving_ns >= read.took_ns;
+        is_moved || now_ns.saturating_sub(read.at_ns) as f64 >= paid_after
+    }
+
+    /// Whether a process has twice the pages that it was last read with, soon after its first reading.
+    fn has_doubled(&mut self, process: ProcessId, now_ns: u64) -> bool {
+        let Some(read) =
+            (self.known.get(&process)).filter(|read| now_ns.saturating_sub(read.since_ns) < YOUNG)
+        else {
+            return false;
+        };
+        let before = read.residency.as_ref().map(Residency::total);
+        let doubled = before.map(|before| before.saturating_mul(2));
+        doubled.is_some_and(|doubled| self.resident(process).is_some_and(|now| now >= doubled))
     }
 
     /// Where the pages of a process were when it was last read; `None` where that cannot be had.
@@ -190,13 +217,18 @@ impl Residencies {
 
     fn all_on_the_only_node(&mut self, process: ProcessId) -> Option<Residency> {
         let node = self.only_node?;
-        let file = format!("proc/{}/statm", process.pid);
-        self.root.read_into(&file, &mut self.buffer).ok()?;
-        let resident = words(&self.buffer).nth(1).and_then(decimal)?;
+        let resident = self.resident(process)?;
         Some(Residency {
             pages: vec![(node, resident)],
             kinds: None,
         })
+    }
+
+    /// Resident pages of a process.
+    fn resident(&mut self, process: ProcessId) -> Option<u64> {
+        let file = format!("proc/{}/statm", process.pid);
+        self.root.read_into(&file, &mut self.buffer).ok()?;
+        words(&self.buffer).nth(1).and_then(decimal)
     }
 }
 
@@ -293,8 +325,11 @@ mod tests {
     }
 
     /// A reading has taken 10 ms where readings may take a hundredth of the time, and then the pages go to another node; if
-    /// `moved`, by an order. The node on which they are seen after each of these waits.
-    fn seen_after<const WAITS: usize>(moved: bool, waits_ms: [u64; WAITS]) -> [u32; WAITS] {
+    /// `moving_ns`, by an order that took so long. The node on which they are seen after each of these waits.
+    fn seen_after<const WAITS: usize>(
+        moving_ns: Option<u64>,
+        waits_ms: [u64; WAITS],
+    ) -> [u32; WAITS] {
         let root = tempfile::tempdir().unwrap();
         let kernel = FakeKernel::default();
         write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
@@ -302,8 +337,8 @@ mod tests {
         residencies.refresh(&kernel, &[(A, true)], 1_000_000);
         residencies.known.get_mut(&A).unwrap().took_ns = 10_000_000;
         write(root.path(), 1, "numa_maps", "1000 default N1=5\n");
-        if moved {
-            residencies.moved(A);
+        if let Some(took_ns) = moving_ns {
+            residencies.moved(A, took_ns);
         }
         let stop = Stop::new().unwrap();
         let seen = waits_ms.map(|wait_ms| {
@@ -311,18 +346,52 @@ mod tests {
             residencies.refresh(&kernel, &[(A, true)], 1_000_000);
             pages(&residencies, A)[0].0
         });
-        assert!(!residencies.known[&A].is_stale, "it has been read since");
+        assert_eq!(residencies.known[&A].moving_ns, 0, "it has been read since");
         seen
     }
 
     #[test]
     fn a_costly_reading_is_paid_for_before_the_next() {
-        assert_eq!(seen_after(false, [999, 2]), [0, 1]);
+        assert_eq!(seen_after(None, [999, 2]), [0, 1]);
     }
 
     #[test]
     fn pages_that_were_moved_are_looked_for_ten_times_as_soon() {
-        assert_eq!(seen_after(true, [99, 2]), [0, 1]);
+        assert_eq!(seen_after(Some(9_999_999), [99, 2]), [0, 1]);
+    }
+
+    #[test]
+    fn pages_that_took_as_long_to_move_as_to_find_are_looked_for_at_once() {
+        assert_eq!(seen_after(Some(10_000_000), [1]), [1]);
+    }
+
+    #[test]
+    fn a_process_that_has_doubled_is_read_at_once_while_it_is_young() {
+        let seen_when = |young: bool, resident: u64| {
+            let root = tempfile::tempdir().unwrap();
+            let kernel = FakeKernel::default();
+            write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
+            let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            let stop = Stop::new().unwrap();
+            kernel.wait(
+                Duration::from_millis(if young { 9_999 } else { 10_000 }),
+                &stop,
+            );
+            let read = residencies.known.get_mut(&A).unwrap();
+            read.took_ns = 1_000_000_000;
+            write(root.path(), 1, "numa_maps", "1000 default N1=10\n");
+            write(
+                root.path(),
+                1,
+                "statm",
+                &format!("20 {resident} 1 1 0 9 0\n"),
+            );
+            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            pages(&residencies, A)[0].0
+        };
+        assert_eq!([seen_when(true, 9), seen_when(true, 10)], [0, 1]);
+        assert_eq!(seen_when(false, 10), 0);
     }
 
     #[test]
