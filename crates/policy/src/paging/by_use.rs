@@ -28,7 +28,8 @@
 //!    not be sampled block by block. Blocks that all nodes use go where their turn is from then on. Memory of fewer blocks
 //!    of 512 pages than there are threads would not be even on the nodes, and is not ordered like this.
 //!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it
-//!    for a while.
+//!    for a while. Memory that the placement has dealt counts as ordered like this. Where an eighth of a process's private
+//!    memory or less would move, it is even enough: it counts as ordered, and blocks that all nodes use stay.
 //!
 //! Where the placement gives out rations of a process's pages ([`crate::policy::Place::rations`]), only blocks are ordered,
 //! by 1 and 2, and no more than that many pages: those first that are used most.
@@ -57,7 +58,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use numaherd_files::settings;
 use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{
-    BLOCK_PAGES, MemoryKind, PageOrder, Pages, Part, ProcessId, Signal, Snapshot, Thread, ThreadId,
+    BLOCK_PAGES, MemoryKind, PageOrder, PageOutcome, Pages, Part, ProcessId, Signal, Snapshot,
+    Thread, ThreadId,
 };
 
 use super::driver::{Access, Driven, PageRule, Wish};
@@ -107,6 +109,8 @@ const ENOUGH_PAIRS: u32 = 32;
 const ALIKE: f64 = 0.15;
 /// Blocks judged by their own accesses by which the others are (chosen here).
 const ENOUGH_JUDGED: u32 = 4;
+/// Of memory that is even, at most one part in so many would move if it were dealt (chosen here).
+const UNEVEN: u64 = 8;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
 /// are smaller parts of blocks lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
@@ -126,6 +130,10 @@ pub struct ByUse {
     small: HashSet<ProcessId>,
     /// Of processes of which it is limited how many pages may be ordered.
     rations: HashMap<ProcessId, Ration>,
+    /// Those whose private memory is as even on the nodes of their threads as dealing would make it.
+    even: HashSet<ProcessId>,
+    /// When the last snapshot was taken, in ns.
+    now_ns: u64,
     /// Of the processes whose lines are counted, which were local.
     counted: HashMap<ProcessId, Counted>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
@@ -164,10 +172,10 @@ struct Tally {
     /// Blocks judged by their own accesses, and those of them that are shared.
     judged: u32,
     shared: u32,
-    /// When all memory of the process was ordered, in ns.
+    /// When all memory of the process was ordered, or found to be even, in ns.
     at_large_ns: Option<u64>,
-    /// To the nodes of these threads.
-    dealt_over: Vec<NodeId>,
+    /// Which part went to which node; nothing where it was even.
+    dealt: Vec<(NodeId, Part)>,
     /// Of its blocks that were seen, how many lie on each node.
     blocks_on: BTreeMap<NodeId, u32>,
 }
@@ -241,8 +249,7 @@ impl Tally {
 
     /// The node whose turn a page is that is shared: as it was when all was dealt, while that node has threads of the process.
     fn whose_turn(&self, nodes: &[NodeId], page: u64) -> NodeId {
-        let dealt = (!self.dealt_over.is_empty()).then(|| whose_turn(&self.dealt_over, page));
-        dealt
+        turn_in(self.dealt.iter().copied(), page)
             .filter(|node| nodes.contains(node))
             .unwrap_or_else(|| whose_turn(nodes, page))
     }
@@ -325,6 +332,22 @@ fn is_remote(local: f64, nodes: &[NodeId]) -> bool {
     way(local, nodes) <= LOCAL
 }
 
+/// Whether no more than an eighth of a process's private memory would move if it were dealt to the nodes of its threads, as
+/// far as is known.
+fn is_even(snapshot: &Snapshot, process: ProcessId, nodes: &[NodeId]) -> bool {
+    let process = snapshot.process(process);
+    let residency = process.and_then(|process| process.residency.as_ref());
+    let private = residency.and_then(|residency| residency.of_kind(MemoryKind::Private));
+    private.is_some_and(|private| {
+        let all = private.total();
+        let too_many = |&(node, pages): &(NodeId, u64)| {
+            let threads = nodes.iter().filter(|&&of| of == node).count() as u64;
+            pages.saturating_sub(all.saturating_mul(threads).div_ceil(nodes.len() as u64))
+        };
+        private.pages.iter().map(too_many).sum::<u64>() <= all / UNEVEN
+    })
+}
+
 /// Whether a process has fewer blocks of memory than `threads`, as far as is known.
 fn is_small(snapshot: &Snapshot, process: ProcessId, threads: usize) -> bool {
     let process = snapshot.process(process);
@@ -363,6 +386,11 @@ impl PageRule for ByUse {
         self.small = (nodes.iter().filter(is_small))
             .map(|(&process, _)| process)
             .collect();
+        self.even = (nodes.iter())
+            .filter(|&(&process, on)| is_even(snapshot, process, on))
+            .map(|(&process, _)| process)
+            .collect();
+        self.now_ns = snapshot.time_ns;
         let far = Counted::take(&mut self.counted, snapshot);
         if far
             .iter()
@@ -426,13 +454,17 @@ impl PageRule for ByUse {
         if let Some(home) = access.home() {
             tally.lies(block, home);
         }
+        let is_even = self.even.contains(&process);
         let may_deal = !self.small.contains(&process) && !self.rations.contains_key(&process);
         let is_due = tally.at_large_ns.is_none_or(is_old) && may_deal;
         let counted = self.counted.get(&process).map(|counted| counted.share());
         if is_due && tally.kind(nodes, counted) == Some(Kind::Shared) {
             tally.at_large_ns = Some(now_ns);
-            tally.dealt_over.clone_from(nodes);
-            self.found_shared.push((process, access.sample.thread));
+            tally.dealt.clear();
+            if !is_even {
+                tally.dealt.extend(dealt(nodes));
+                self.found_shared.push((process, access.sample.thread));
+            }
         }
         let user = block.main_user().filter(|node| nodes.contains(node));
         let is_local = counted.is_some_and(|share| !is_remote(share, nodes));
@@ -445,7 +477,10 @@ impl PageRule for ByUse {
             Kind::Private if block.is_local() => return None,
             Kind::Private => user?,
             Kind::Shared => match own.and_then(|_| block.few_users(nodes)) {
-                None if tally.at_large_ns.is_some() => tally.whose_turn(nodes, access.page),
+                None if !tally.dealt.is_empty() => tally.whose_turn(nodes, access.page),
+                None if is_even && block.home.is_some_and(|home| nodes.contains(&home)) => {
+                    block.home?
+                }
                 users => tally.among(&users.unwrap_or_else(|| nodes.clone()), block, nodes)?,
             },
         };
@@ -500,6 +535,25 @@ impl PageRule for ByUse {
         orders
     }
 
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        let mut dealt: BTreeMap<ProcessId, Vec<(NodeId, Part)>> = BTreeMap::new();
+        for outcome in outcomes {
+            if let Pages::OfKind { kind, part } = outcome.pages
+                && kind == MemoryKind::Private
+            {
+                let parts = dealt.entry(outcome.process).or_default();
+                parts.push((outcome.to, part));
+            }
+        }
+        for (process, parts) in dealt {
+            let all: u64 = parts.iter().map(|(_, part)| part.count).sum();
+            if parts.len() > 1 && all == parts[0].1.of && self.nodes.contains_key(&process) {
+                let tally = self.tallies.entry(process).or_default();
+                (tally.at_large_ns, tally.dealt) = (Some(self.now_ns), parts);
+            }
+        }
+    }
+
     fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         let block = self
             .blocks
@@ -526,8 +580,13 @@ fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {
 
 /// The node whose turn a page that is shared is.
 fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
-    let turn = dealt(nodes).find(|(_, part)| part.takes(page));
-    turn.map_or(nodes[0], |(node, _)| node)
+    turn_in(dealt(nodes), page).unwrap_or(nodes[0])
+}
+
+/// The node whose part takes a page.
+fn turn_in(mut dealt: impl Iterator<Item = (NodeId, Part)>, page: u64) -> Option<NodeId> {
+    let turn = dealt.find(|(_, part)| part.takes(page));
+    turn.map(|(node, _)| node)
 }
 
 /// Why pages go to a node although others use them, too.

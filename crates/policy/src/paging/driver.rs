@@ -69,6 +69,9 @@ pub trait PageRule: Send {
         Vec::new()
     }
 
+    /// What became of orders, those of the placement among them.
+    fn moved(&mut self, _outcomes: &[PageOutcome]) {}
+
     /// Pages of an order that nobody tried to move.
     fn not_tried(&mut self, _process: ProcessId, _pages: Range<u64>) {}
 }
@@ -292,6 +295,7 @@ impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
 
     fn moved(&mut self, outcomes: &[PageOutcome]) {
         self.orders.moved(outcomes);
+        self.rule.moved(outcomes);
         for outcome in outcomes.iter().filter(|outcome| outcome.not_tried > 0) {
             if let Pages::Window { first, count } = outcome.pages {
                 let pages = first..first.saturating_add(count);

@@ -317,6 +317,47 @@ fn a_block_that_is_seen_late_stays_where_it_was_dealt_though_a_thread_has_ended(
 }
 
 #[test]
+fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
+    let scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    paging.placed(&placed(&scene), &scene.snapshot);
+    // Two of five parts to node 0.
+    let parts = Part::dealt(&[2, 1, 1, 1]);
+    let dealt = |(node, &part): (u32, &Part)| PageOrder {
+        pages: Pages::OfKind {
+            kind: MemoryKind::Private,
+            part,
+        },
+        ..numaherd_testing::all_pages(&scene.snapshot.threads[0], node)
+    };
+    let outcomes: Vec<_> = (0..4)
+        .zip(&parts)
+        .map(|part| numaherd_testing::moved(&dealt(part), 1000))
+        .collect();
+    paging.moved(&outcomes);
+    let shared = in_turn(12, |block, round| (block as u32 + round) % 4);
+    let orders = batch(&mut paging, &scene, &shared, |_| 0);
+    assert!(!orders.iter().any(is_at_large));
+    // Blocks 1, 5, 6, 10 and 11 are those of node 0, where all are.
+    assert_eq!(blocks_to(&orders).len(), 12 - 5);
+}
+
+#[test]
+fn memory_that_is_even_on_the_nodes_stays() {
+    // Of 8192 pages, 1024 may be too many on some nodes.
+    for (first, stays) in [(3072, true), (3073, false)] {
+        let mut scene = small(0);
+        let pages = [first, 1706, 1707, 8192 - 3413 - first];
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: (0..4).map(NodeId).zip(pages).collect(),
+            kinds: Some(Default::default()),
+        });
+        let shared = in_turn(12, |block, round| (block as u32 + round) % 4);
+        assert_eq!(orders(&scene, &shared).is_empty(), stays, "{first}");
+    }
+}
+
+#[test]
 fn orders_for_all_memory_take_the_place_of_those_for_its_blocks() {
     let scene = scene();
     let mut paging = ByUse::paging(&Settings::default());
