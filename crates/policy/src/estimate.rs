@@ -366,10 +366,14 @@ impl Picture {
         self.threads.iter().map(|load| load.cpu).collect()
     }
 
-    /// The nodes (places) of a process's threads in a layout, ascending, each as often as it has threads.
+    /// The nodes (places) of a process's threads in a layout, ascending, each as often as it has threads. One that needs no
+    /// room does not count where others do: it may have loaded the memory that they use.
     pub fn nodes_of(&self, process: usize, cpus: &[CpuId]) -> Vec<usize> {
-        let threads = self.processes[process].threads.iter();
-        let mut nodes: Vec<usize> = (threads.filter_map(|&thread| self.seat(cpus[thread])))
+        let threads = &self.processes[process].threads;
+        let runs = |&&thread: &&usize| self.threads[thread].peak >= LEAST_PEAK;
+        let any_runs = threads.iter().any(|thread| runs(&thread));
+        let counts = threads.iter().filter(|thread| !any_runs || runs(thread));
+        let mut nodes: Vec<usize> = (counts.filter_map(|&thread| self.seat(cpus[thread])))
             .map(|seat| seat.node)
             .collect();
         nodes.sort_unstable();

@@ -6,6 +6,10 @@ use super::threads::{APART, Load, are_one_phase, share_of};
 
 /// After so many ns half of what a thread wanted at its busiest counts (chosen here).
 const PEAK_HALVES_NS: f64 = 5e9;
+/// A thread that wants less of a CPU than this in an interval slept through it (chosen here).
+const SLEEPS: f64 = 0.01;
+/// What a thread wanted that has run for less than this in all, in ns, counts no longer once it sleeps (chosen here).
+const HABIT_NS: f64 = 1e8;
 /// Shares of a cache that are fewer doublings apart are one (chosen here).
 const NEARLY: f64 = 0.25;
 
@@ -20,6 +24,8 @@ pub(super) struct Known {
     pub(super) cpu: Option<CpuId>,
     /// The share of a CPU that it wanted at its busiest of late.
     pub(super) peak: f64,
+    /// For how many ns it has wanted a CPU in all.
+    wanted_ns: f64,
     /// Where its lines came from when it last stayed on a node: nodes (places) and shares.
     pub(super) memory: Vec<(usize, f64)>,
     /// That node (place).
@@ -86,9 +92,13 @@ impl Known {
     }
 
     /// Takes in what a thread wants in an interval. Threads that wait for each other want little now and all in a
-    /// moment: what one wanted is forgotten by and by.
+    /// moment: what one wanted is forgotten by and by; but at once if it has hardly run, as one that only starts others.
     pub(super) fn wants(&mut self, wanted: f64, interval_ns: u64) {
-        let kept = 0.5f64.powf(interval_ns as f64 / PEAK_HALVES_NS);
+        self.wanted_ns += wanted * interval_ns as f64;
+        let kept = match wanted < SLEEPS && self.wanted_ns < HABIT_NS {
+            true => 0.0,
+            false => 0.5f64.powf(interval_ns as f64 / PEAK_HALVES_NS),
+        };
         self.peak = (self.peak * kept).max(wanted);
     }
 }
@@ -99,6 +109,18 @@ mod tests {
     use crate::estimate::Estimator;
     use crate::placement::adaptive::tests::{program, scene};
     use crate::stage::Stage;
+
+    #[test]
+    fn a_thread_that_hardly_ran_needs_no_room_once_it_sleeps() {
+        let room_after = |ran_ms: u64| {
+            let mut known = Known::default();
+            known.wants(1.0, ran_ms * 1_000_000);
+            known.wants(0.0, 100_000_000);
+            known.peak
+        };
+        assert_eq!(room_after(99), 0.0);
+        assert!(room_after(100) > 0.98);
+    }
 
     #[test]
     fn what_a_thread_read_in_another_phase_says_nothing_of_this_one() {

@@ -237,7 +237,10 @@ fn adaptive_loses_what_the_observer_sees() {
     let settings = Settings::default();
     let mut adaptive = Staged::new(&settings, Adaptive::new(&settings));
     let mut random = Random::seed_from_u64(1);
-    adaptive.place(&scene.snapshot, &scene.topology, &mut random);
+    // It begins to search with the second look at threads.
+    for _ in 0..2 {
+        adaptive.place(&scene.snapshot, &scene.topology, &mut random);
+    }
     let own = adaptive.losses().expect("a long interval");
     let seen = look(&scene);
     let (Estimate::Known(own), Estimate::Known(seen)) = (own.estimate, seen.estimate) else {

@@ -56,7 +56,8 @@
 //! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep busy
 //! are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. A thread needs as
 //! much room as it wanted at its busiest of late (half of that counts 5 s later), because threads that wait for each
-//! other want little now and all in a moment. A process whose threads want less than a third of that is left alone:
+//! other want little now and all in a moment. One that sleeps after it has run for less than 0.1 s in all needs none, and
+//! memory does not go where it is: such a thread loads data and starts the others. A process whose threads want less than a third of that is left alone:
 //! what some do while the others sleep is not what the process does.
 //!
 //! Where nothing is counted, threads and memory are only brought together, and only when each look of 10 s wanted the
@@ -64,8 +65,8 @@
 //! process rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go if
 //! another domain has some.
 //!
-//! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time. Each
-//! further look comes after twice as long, or after four times as long where counts show that nothing is to be gained,
+//! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time, or have just
+//! been made by processes that run. At such a look hardly anything has been counted of them, so nothing is decided. Each further look comes after twice as long, or after four times as long where counts show that nothing is to be gained,
 //! up to the loop's own cadence. After an action, the next look comes as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
@@ -82,6 +83,7 @@ mod cores;
 mod credit;
 mod gate;
 mod home;
+mod looks;
 mod orders;
 mod past;
 mod rations;
@@ -110,6 +112,7 @@ use crate::words;
 use action::{Action, Verdict, costs};
 use credit::Credit;
 use gate::{Fruitless, Gate, mean};
+use looks::Looks;
 use orders::of_memory;
 use past::{Past, touched};
 use rations::Rations;
@@ -120,12 +123,6 @@ use seeds::Seeds;
 pub use settings::{AdaptiveSettings, LEAST_GAIN};
 use uncounted::Uncounted;
 
-/// The very first look: nothing is counted of a thread before it has been seen once.
-const TO_ATTACH: Duration = Duration::from_millis(1);
-/// The next look, and one after many threads became busy.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// How often the time between looks doubles; the loop's own cadence ends it long before.
-const MOST_DOUBLED: u32 = 16;
 /// The time in ns in which threads move and caches fill, besides that for moving pages: it is passed over.
 const SETTLES_AFTER: u64 = 100_000_000;
 /// For how many ns speeds are then measured before an action is judged.
@@ -139,11 +136,6 @@ const CALM_LOOKS: u32 = 3;
 const FOR_GOOD: f64 = 4.0;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 16_384;
-
-/// The time from a look to the next: after so many looks since many threads became busy.
-fn after(looks: u32) -> Duration {
-    FIRST_LOOK * 2u32.pow(looks.min(MOST_DOUBLED))
-}
 
 /// See the top of this file.
 pub struct Adaptive {
@@ -161,12 +153,8 @@ pub struct Adaptive {
     pages: Vec<PageOrder>,
     wait_until_ns: u64,
     failed: i32,
-    next: Duration,
     fruitless: Option<Fruitless>,
-    /// Looks since many threads became busy.
-    looks: u32,
-    /// Threads that have been busy.
-    busy: PerThread<bool>,
+    looks: Looks,
     /// Processes whose memory followed its threads to several nodes: what is private is there since.
     told: BTreeSet<ProcessId>,
     /// Of processes of whose memory a part has followed: to which node (place), and how many portions.
@@ -193,10 +181,8 @@ impl Adaptive {
             pages: Vec::new(),
             wait_until_ns: 0,
             failed: 0,
-            next: TO_ATTACH,
             fruitless: None,
-            looks: 0,
-            busy: PerThread::default(),
+            looks: Looks::default(),
             told: BTreeSet::new(),
             followed: BTreeMap::new(),
             rations: Rations::default(),
@@ -207,25 +193,9 @@ impl Adaptive {
         }
     }
 
-    /// When to look again: soon after many threads became busy for the first time, then less and less often.
-    fn schedule(&mut self, stage: &Stage<'_>, picture: &Picture) {
-        let busy = self.busy.line_up(&stage.snapshot.threads);
-        let is_new = |load: &&Load| !std::mem::replace(&mut busy[load.at], true);
-        let new = picture.threads.iter().filter(is_new).count();
-        self.looks = match new > 0 && new * 2 >= picture.threads.len() {
-            true => 0,
-            false => self.looks.saturating_add(1),
-        };
-        self.next = after(self.looks);
-    }
-
-    /// Looks again after twice as long as else: what is counted shows that nothing is to be gained, and a look takes CPU
-    /// time that the threads may want.
-    fn look_less(&mut self, picture: &Picture) -> Vec<Seat> {
-        if picture.from != Basis::Residency {
-            self.looks = self.looks.saturating_add(1);
-            self.next = after(self.looks);
-        }
+    /// Leaves all as it is, and looks less often.
+    fn leave(&mut self, picture: &Picture) -> Vec<Seat> {
+        self.looks.spare(picture);
         Vec::new()
     }
 
@@ -334,7 +304,7 @@ impl Adaptive {
         self.pages.extend(pages);
         action.followed = followed;
         self.past.touch();
-        self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
+        self.looks.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
         seats
     }
@@ -384,7 +354,7 @@ impl Adaptive {
         random: &mut Random,
     ) -> Vec<Seat> {
         self.letting_go = self.let_go.drain(..).collect();
-        self.schedule(stage, picture);
+        self.looks.take(stage, picture);
         self.credit.accrue(stage, picture);
         let is_there = |process: &ProcessId| stage.snapshot.process(*process).is_some();
         self.told.retain(is_there);
@@ -401,10 +371,11 @@ impl Adaptive {
             return seats;
         }
         if self.action.is_some() {
-            self.next = Duration::from_nanos(JUDGED_AFTER);
+            self.looks.next = Duration::from_nanos(JUDGED_AFTER);
             return Vec::new();
         }
-        if stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
+        let is_new = self.looks.are_new() && picture.from != Basis::Residency;
+        if is_new || stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
             return Vec::new();
         }
         self.improve(stage, picture, random)
@@ -431,14 +402,14 @@ impl Adaptive {
         let balanced = Balanced::of(stage, picture);
         let lost_now = balanced.roughly();
         let as_before = |search: &Fruitless| {
-            self.looks > 0 && search.is_as_before(lost_now, least, now_ns, &self.credit)
+            !self.looks.are_new() && search.is_as_before(lost_now, least, now_ns, &self.credit)
         };
         if lost_now < least {
             self.meter
                 .searched(&picture.lost_now(), &picture.lost_now());
         }
         if lost_now < least || self.fruitless.as_ref().is_some_and(as_before) {
-            return self.look_less(picture);
+            return self.leave(picture);
         }
         let by_residency = picture.from == Basis::Residency;
         let layouts = match by_residency {
@@ -487,7 +458,7 @@ impl Adaptive {
                 since_ns: now_ns,
                 awaits,
             });
-            return self.look_less(picture);
+            return self.leave(picture);
         }
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);
@@ -590,7 +561,7 @@ impl PlacementRule for Adaptive {
     }
 
     fn next_look(&self) -> Option<Duration> {
-        Some(self.next)
+        Some(self.looks.next)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use numaherd_topology::CpuId;
 
 use super::search::Candidate;
-use crate::estimate::{Load, Memory, ONE_PHASE, Picture, Rough};
+use crate::estimate::{Basis, Load, Memory, ONE_PHASE, Picture, Rough};
 
 /// Looks that are kept (chosen here).
 const LOOKS: usize = 8;
@@ -52,6 +52,11 @@ impl Past {
         let is_over = |look: &Look| at_ns.saturating_sub(look.at_ns) > HORIZON_NS;
         while self.looks.front().is_some_and(is_over) {
             self.looks.pop_front();
+        }
+        if picture.from != Basis::Residency {
+            // What was assumed before anything was counted is no speed to compare with.
+            self.looks
+                .retain(|look| look.picture.from != Basis::Residency);
         }
         let was_touched = std::mem::take(&mut self.was_touched);
         if let Some(times) = self.compare(picture).filter(|_| !was_touched) {
@@ -225,6 +230,18 @@ mod tests {
         past.see(&look(3), 50_000_000, 50_000_000);
         past.see(&now, 150_000_000, 100_000_000);
         assert_eq!(past.speed(&now.threads[0]), Some(now.threads[0].speed));
+    }
+
+    #[test]
+    fn what_was_assumed_before_anything_was_counted_is_no_speed_to_compare_with() {
+        let mut assumed = Picture::clone(&look(1));
+        assumed.from = Basis::Residency;
+        let mut past = Past::default();
+        past.see(&Arc::new(assumed), 50_000_000, 50_000_000);
+        assert_eq!(past.looks.len(), 1);
+        past.see(&look(1), 150_000_000, 100_000_000);
+        assert_eq!(past.looks.len(), 1);
+        assert_ne!(past.looks[0].picture.from, Basis::Residency);
     }
 
     /// A look at one thread so many times as fast as usual that does the same.

@@ -120,6 +120,8 @@ fn chases_that_press_on_one_cache_are_parted() {
         program(&mut scene, number, cpu, 0.0, 100);
     }
     let mut adaptive = adaptive();
+    let rules = look(&mut adaptive, &mut scene, 1);
+    assert_eq!(rules, Vec::<String>::new(), "nothing was counted before");
     while look(&mut adaptive, &mut scene, 1).is_empty() {}
     let mut nodes: Vec<u32> = scene.places()[..4].iter().map(|cpu| cpu / 2).collect();
     nodes.sort_unstable();
@@ -466,7 +468,7 @@ fn threads_that_a_policy_holds_where_cpus_are_short_are_spread() {
     for thread in &mut scene.snapshot.threads {
         thread.assigned = Some(thread.cpu);
     }
-    let rules = look(&mut adaptive(), &mut scene, 1);
+    let rules = look(&mut adaptive(), &mut scene, 2);
     assert!(
         rules.contains(&"adaptive: make room".to_owned()),
         "{rules:?}"

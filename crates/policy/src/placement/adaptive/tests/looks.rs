@@ -19,7 +19,7 @@ fn looks_are_rarer_where_nothing_is_to_be_gained() {
             adaptive.next_look().unwrap().as_millis()
         })
     };
-    assert_eq!(looks_after(true), [100, 400, 1600]);
+    assert_eq!(looks_after(true), [50, 200, 800]);
     assert_eq!(looks_after(false), [50, 100, 200], "nothing shows it");
 }
 
@@ -34,9 +34,9 @@ fn only_many_new_threads_make_looks_frequent_again() {
         look(&mut adaptive, &mut scene, 1);
         adaptive.next_look().unwrap().as_millis()
     };
-    assert_eq!([next(0..3), next(0..0)], [100, 400]);
-    assert_eq!(next(3..4), 1600, "one of four is new");
-    assert_eq!(next(4..8), 100, "half of them are");
+    assert_eq!([next(0..3), next(0..0)], [50, 200]);
+    assert_eq!(next(3..4), 800, "one of four is new");
+    assert_eq!(next(4..8), 50, "half of them are");
     for number in 0..8 {
         // They sleep, and are no longer new when they wake.
         scene.snapshot.threads[number].cpu_share = 0.0;
@@ -47,4 +47,26 @@ fn only_many_new_threads_make_looks_frequent_again() {
     }
     look(&mut adaptive, &mut scene, 1);
     assert!(adaptive.next_look().unwrap().as_millis() >= 400);
+}
+
+#[test]
+fn threads_that_a_running_process_has_just_made_are_looked_at_soon() {
+    let next_after = |of_the_process: bool| {
+        let mut scene = scene();
+        program(&mut scene, 1, 0, 0.1, 400);
+        let mut adaptive = adaptive();
+        look(&mut adaptive, &mut scene, 3);
+        for number in 2..4 {
+            program(&mut scene, number, number, 0.1, 400);
+            let thread = scene.snapshot.threads.last_mut().unwrap();
+            (thread.counts, thread.cpu_share, thread.wait_share) = (None, 0.0, 0.0);
+            if of_the_process {
+                thread.process = numaherd_testing::Scene::process(1);
+            }
+        }
+        look(&mut adaptive, &mut scene, 1);
+        adaptive.next_look().unwrap().as_millis()
+    };
+    assert_eq!(next_after(true), 50);
+    assert!(next_after(false) > 1000, "they may never do anything");
 }

@@ -135,7 +135,9 @@ fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() 
             file,
         }),
     });
-    let mut looks = 0;
+    // It begins to search with the second look at threads.
+    let mut looks = 1;
+    assert!(look(&mut adaptive, &mut scene, 1).is_empty());
     while look(&mut adaptive, &mut scene, 1).is_empty() {
         looks += 1;
         let losses = adaptive.losses().expect("an interval has passed");
