@@ -28,11 +28,11 @@ use crate::ipm_unit::{self, IpmUnit};
 use crate::kernel::{Kernel, births_now, monotonic_ns, of_root, since_boot_ns};
 use crate::latest::Latest;
 use crate::memory_blocks::MemoryBlocks;
+use crate::movers::Movers;
 use crate::new_pages;
 use crate::node_states::NodeStates;
 use crate::options::HostOptions;
 use crate::pager::HostPager;
-use crate::pages::Mover;
 use crate::perf_errors::Reasons;
 use crate::proc::cpuinfo;
 use crate::proc::cpuinfo::Processor;
@@ -61,12 +61,12 @@ pub struct Host {
     residencies: Residencies,
     /// In place of masks.
     hints: Option<Hints>,
-    /// Beside `mover`.
+    /// Beside `movers`.
     pub(crate) damon: Option<Damon>,
     machines: Machines,
     agents: Agents,
     /// `None` once the pager has it.
-    mover: Option<Mover>,
+    movers: Option<Movers>,
     waker: WakeEvent,
     /// Whether anything says by a number alone which thread it is about.
     needs_roster: bool,
@@ -145,7 +145,7 @@ impl Host {
             damon: None,
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
-            mover: Some(Mover::new(root.clone(), options.pages, page_bytes)),
+            movers: Some(Movers::new(&root, options.pages, page_bytes)),
             needs_roster: equipment.recipe.is_some() || equipment.ipm.is_some(),
             signals: equipment.signals,
             counters: equipment.counters,
@@ -453,15 +453,15 @@ impl World for Host {
         let Shared { kernel, stop, .. } = &*self.shared;
         let why = "not tried: the pager has been handed out; give it the order";
         let not_tried = |order| PageOutcome::not_tried(order, why.to_owned());
-        let pages = match &mut self.mover {
-            Some(mover) => mover.carry_out(&**kernel, &orders.pages, stop),
+        let pages = match &mut self.movers {
+            Some(movers) => movers.carry_out(&**kernel, &orders.pages, stop),
             None => orders.pages.iter().map(not_tried).collect(),
         };
         Outcome { affinities, pages }
     }
 
     fn pager(&mut self) -> Option<Box<dyn Pager>> {
-        let mover = self.mover.take()?;
+        let movers = self.movers.take()?;
         let shared = self.shared.clone();
         let sampler = self.recipe.take().map(|recipe| {
             Sampler::new(
@@ -477,7 +477,7 @@ impl World for Host {
         Some(Box::new(HostPager {
             shared,
             sampler,
-            mover,
+            movers,
             damon: self.damon.take(),
         }))
     }

@@ -50,6 +50,7 @@ pub mod kernel;
 mod latest;
 mod memory_blocks;
 mod mid_fork;
+mod movers;
 mod new_pages;
 mod node_room;
 mod node_states;

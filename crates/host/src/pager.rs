@@ -8,7 +8,7 @@ use numaherd_world::{Notice, PageOrder, PageOutcome, Pager, Progress, Sample, Wo
 
 use crate::damon::Damon;
 use crate::host::Shared;
-use crate::pages::Mover;
+use crate::movers::Movers;
 use crate::samples::Sampler;
 
 /// The paging half.
@@ -17,8 +17,8 @@ pub(crate) struct HostPager {
     pub(crate) shared: Arc<Shared>,
     /// `None` where the machine cannot sample; pages can be moved all the same.
     pub(crate) sampler: Option<Sampler>,
-    pub(crate) mover: Mover,
-    /// Carries out what it can before `mover` does the rest.
+    pub(crate) movers: Movers,
+    /// Carries out what it can before `movers` do the rest.
     pub(crate) damon: Option<Damon>,
 }
 
@@ -99,7 +99,7 @@ impl HostPager {
             ..
         } = &*self.shared;
         let Some(damon) = &self.damon else {
-            return self.mover.carry_out(&**kernel, orders, stop);
+            return self.movers.carry_out(&**kernel, orders, stop);
         };
         let mut missed = Vec::new();
         let mut miss = |gap| missed.push(gap);
@@ -108,7 +108,7 @@ impl HostPager {
             .filter(|(_, outcome)| outcome.is_none())
             .map(|(order, _)| order.clone())
             .collect();
-        let mut rest = self.mover.carry_out(&**kernel, &rest, stop).into_iter();
+        let mut rest = self.movers.carry_out(&**kernel, &rest, stop).into_iter();
         self.miss(missed);
         let outcomes = by_damon.into_iter();
         outcomes

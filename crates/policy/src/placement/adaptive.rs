@@ -48,8 +48,8 @@
 //!      between which nothing was done show that of what is seen): threads and memory also go back. A thread that
 //!      would share a core there while another is idle is let go instead. A thread that the kernel has moved
 //!      since stays, and so do threads whose memory has followed its use.
-//!    * For most of a second they do something else than before, so their speeds say nothing: threads go back if the
-//!      equations now want them back. Nothing is refunded.
+//!    * For most of a second, or for as long as they had been seen, they do something else than before, so their speeds say
+//!      nothing: threads go back if the equations now want them back. Nothing is refunded.
 //!
 //! Room: no thread is put on a core beside another while a core that it may use is idle. The kernel spreads threads
 //! over the cores of a domain, so a domain has room for as many threads as it has cores, and for as many as it has

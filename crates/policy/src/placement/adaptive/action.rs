@@ -15,7 +15,7 @@ use crate::stage::Stage;
 /// Pages move as long as that takes more than this share of the time (chosen here).
 const STILL_MOVES: f64 = 0.01;
 
-/// For how many ns threads are watched that do something else than before (chosen here).
+/// For how many ns threads are watched that do something else than before, at most (chosen here).
 const UNCLEAR_AFTER: u64 = 4 * JUDGED_AFTER;
 /// The share of their time in which threads must do what they did before for their speeds to be compared (chosen here).
 const CLEAR: f64 = 0.5;
@@ -219,11 +219,18 @@ impl Action {
         let seen_ns = now_ns.saturating_sub(self.settled_ns);
         let is_clear = self.verdict() != Verdict::Unclear;
         seen_ns
-            >= if is_clear {
-                JUDGED_AFTER
-            } else {
-                UNCLEAR_AFTER
+            >= match is_clear {
+                true => JUDGED_AFTER,
+                false => self.unclear_after(),
             }
+    }
+
+    /// For how long threads are watched that do something else: no longer than they were seen to do what they did before.
+    fn unclear_after(&self) -> u64 {
+        let touched = touched(&self.before, &self.layout).into_iter();
+        let seen = touched.map(|at| self.before.threads[at].age_ns).min();
+        seen.unwrap_or(UNCLEAR_AFTER)
+            .clamp(JUDGED_AFTER, UNCLEAR_AFTER)
     }
 
     /// Instructions per ns on a CPU since it settled, of each thread as in [`Self::before`], while it did what it did then; 0
