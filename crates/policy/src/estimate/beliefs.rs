@@ -12,10 +12,12 @@ use numaherd_world::PageOutcome;
 use super::caches::llc_bytes;
 use super::demands::{Draw, demands, figures};
 use super::threads::{Load, Seats};
-use super::{Basis, DRAWS, Estimator, Memory, PRECISION, Picture};
+use super::{Basis, DRAWS, Estimator, LEAST_PEAK, Memory, PRECISION, Picture};
 
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
 const LEAST_LOCAL_NS: f64 = 70.0;
+/// The longest that is believed: what takes longer waits for a controller or a link (chosen here).
+const MOST_LOCAL_NS: f64 = 200.0;
 
 /// What is believed of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +123,8 @@ impl Estimator {
             let Some((seat, _)) = seats.get(load.cpu) else {
                 continue;
             };
-            if load.lines < 1.0 || requests > 1.2 * load.lines {
+            // Of one that hardly ran, counts of two units are not of the same moments.
+            if load.wanted < LEAST_PEAK || load.lines < 1.0 || requests > 1.2 * load.lines {
                 continue;
             }
             let node = topology.nodes()[seat.node].id;
@@ -133,7 +136,8 @@ impl Estimator {
                 })
                 .sum();
             if farther > 0.0 {
-                self.local_ns = self.local_ns.max(busy_ns / load.lines / farther);
+                let local_ns = busy_ns / load.lines / farther;
+                self.local_ns = self.local_ns.max(local_ns.min(MOST_LOCAL_NS));
             }
         }
     }

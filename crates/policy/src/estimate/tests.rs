@@ -88,6 +88,29 @@ fn threads_too_idle_to_be_placed_are_judged_by_what_is_counted_of_them() {
 }
 
 #[test]
+fn how_far_memory_is_is_not_learned_of_what_cannot_be() {
+    let learned = |cpu_share: f64, each_ns: u64| {
+        let mut scene = scene();
+        program(&mut scene, 1, 0, 100.0, 400);
+        let thread = &mut scene.snapshot.threads[0];
+        thread.cpu_share = cpu_share;
+        // Two lines per 1000 instructions in 11 us.
+        let counts = thread.counts.as_mut().unwrap();
+        counts.lines /= 50;
+        (counts.local, counts.uncore_requests) = (Some(counts.lines), Some(counts.lines));
+        counts.uncore_busy_cycles = Some(counts.lines * each_ns);
+        let mut estimator = Estimator::default();
+        for _ in 0..2 {
+            estimator.observe(&Stage::of_all(&scene.snapshot, &scene.topology));
+        }
+        estimator.local_ns.round()
+    };
+    assert_eq!(learned(1.0, 120), 120.0);
+    assert_eq!(learned(1.0, 5_000), 200.0, "waits are not distance");
+    assert_eq!(learned(0.05, 120), 70.0, "it hardly ran");
+}
+
+#[test]
 fn who_brings_in_more_lines_has_more_of_the_cache() {
     let picture = observed(&threads_of_one(
         &[(30.0, 1.0, 30.0, 1000.0), (10.0, 1.0, 10.0, 1000.0)],
