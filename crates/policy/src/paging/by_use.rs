@@ -51,6 +51,7 @@
 mod block;
 mod blocks;
 mod counted;
+mod deal;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -72,6 +73,7 @@ use crate::words;
 use block::{Block, Kind, Ordered};
 pub use blocks::Blocks;
 use counted::Counted;
+use deal::{dealt, is_even, turn_in, whose_turn};
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[HOME, SPREAD];
@@ -109,8 +111,6 @@ const ENOUGH_PAIRS: u32 = 32;
 const ALIKE: f64 = 0.15;
 /// Blocks judged by their own accesses by which the others are (chosen here).
 const ENOUGH_JUDGED: u32 = 4;
-/// Of memory that is even, at most one part in so many would move if it were dealt (chosen here).
-const UNEVEN: u64 = 8;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
 /// are smaller parts of blocks lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
@@ -332,22 +332,6 @@ fn is_remote(local: f64, nodes: &[NodeId]) -> bool {
     way(local, nodes) <= LOCAL
 }
 
-/// Whether no more than an eighth of a process's private memory would move if it were dealt to the nodes of its threads, as
-/// far as is known.
-fn is_even(snapshot: &Snapshot, process: ProcessId, nodes: &[NodeId]) -> bool {
-    let process = snapshot.process(process);
-    let residency = process.and_then(|process| process.residency.as_ref());
-    let private = residency.and_then(|residency| residency.of_kind(MemoryKind::Private));
-    private.is_some_and(|private| {
-        let all = private.total();
-        let too_many = |&(node, pages): &(NodeId, u64)| {
-            let threads = nodes.iter().filter(|&&of| of == node).count() as u64;
-            pages.saturating_sub(all.saturating_mul(threads).div_ceil(nodes.len() as u64))
-        };
-        private.pages.iter().map(too_many).sum::<u64>() <= all / UNEVEN
-    })
-}
-
 /// Whether a process has fewer blocks of memory than `threads`, as far as is known.
 fn is_small(snapshot: &Snapshot, process: ProcessId, threads: usize) -> bool {
     let process = snapshot.process(process);
@@ -454,14 +438,14 @@ impl PageRule for ByUse {
         if let Some(home) = access.home() {
             tally.lies(block, home);
         }
-        let is_even = self.even.contains(&process);
+        let lies_evenly = self.even.contains(&process);
         let may_deal = !self.small.contains(&process) && !self.rations.contains_key(&process);
         let is_due = tally.at_large_ns.is_none_or(is_old) && may_deal;
         let counted = self.counted.get(&process).map(|counted| counted.share());
         if is_due && tally.kind(nodes, counted) == Some(Kind::Shared) {
             tally.at_large_ns = Some(now_ns);
             tally.dealt.clear();
-            if !is_even {
+            if !lies_evenly {
                 tally.dealt.extend(dealt(nodes));
                 self.found_shared.push((process, access.sample.thread));
             }
@@ -478,7 +462,7 @@ impl PageRule for ByUse {
             Kind::Private => user?,
             Kind::Shared => match own.and_then(|_| block.few_users(nodes)) {
                 None if !tally.dealt.is_empty() => tally.whose_turn(nodes, access.page),
-                None if is_even && block.home.is_some_and(|home| nodes.contains(&home)) => {
+                None if lies_evenly && block.home.is_some_and(|home| nodes.contains(&home)) => {
                     block.home?
                 }
                 users => tally.among(&users.unwrap_or_else(|| nodes.clone()), block, nodes)?,
@@ -568,25 +552,6 @@ impl PageRule for ByUse {
             _ => shared(pages, to),
         }
     }
-}
-
-/// The part of shared memory for each node, where threads are on these, ascending.
-fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {
-    let (of_node, weights): (Vec<NodeId>, Vec<u64>) = (nodes.chunk_by(|a, b| a == b))
-        .map(|on| (on[0], on.len() as u64))
-        .unzip();
-    of_node.into_iter().zip(Part::dealt(&weights))
-}
-
-/// The node whose turn a page that is shared is.
-fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
-    turn_in(dealt(nodes), page).unwrap_or(nodes[0])
-}
-
-/// The node whose part takes a page.
-fn turn_in(mut dealt: impl Iterator<Item = (NodeId, Part)>, page: u64) -> Option<NodeId> {
-    let turn = dealt.find(|(_, part)| part.takes(page));
-    turn.map(|(node, _)| node)
 }
 
 /// Why pages go to a node although others use them, too.

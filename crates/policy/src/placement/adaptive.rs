@@ -53,21 +53,23 @@
 //!
 //! Room: no thread is put on a core beside another while a core that it may use is idle. The kernel spreads threads
 //! over the cores of a domain, so a domain has room for as many threads as it has cores, and for as many as it has
-//! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep busy
-//! are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. A thread needs as
-//! much room as it wanted at its busiest of late (half of that counts 5 s later), because threads that wait for each
-//! other want little now and all in a moment. One that sleeps after it has run for less than 0.1 s in all needs none, and
-//! memory does not go where it is: such a thread loads data and starts the others. A process whose threads want less than a third of that is left alone:
-//! what some do while the others sleep is not what the process does.
+//! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep
+//! busy are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. A thread
+//! needs as much room as it wanted at its busiest of late (half of that counts 5 s later), because threads that wait
+//! for each other want little now and all in a moment. One that sleeps after it has run for less than 0.1 s in all
+//! needs none, and memory does not go where it is: such a thread loads data and starts the others. A process whose
+//! threads want less than a third of the room that they need is left alone: what some do while the others sleep is
+//! not what the process does.
 //!
 //! Where nothing is counted, threads and memory are only brought together, and only when each look of 10 s wanted the
 //! same. No action can be verified then, so each counts as one without a gain: its cost is never refunded, and its
 //! process rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go if
 //! another domain has some.
 //!
-//! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time, or have just
-//! been made by processes that run. At such a look hardly anything has been counted of them, so nothing is decided. Each further look comes after twice as long, or after four times as long where counts show that nothing is to be gained,
-//! up to the loop's own cadence. After an action, the next look comes as soon as that can be judged.
+//! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time, or
+//! have just been made by processes that run. At such a look hardly anything has been counted of them, so nothing is
+//! decided. Each further look comes after twice as long, or after four times as long where counts show that nothing is
+//! to be gained, up to the loop's own cadence. After an action, the next look comes as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed here.

@@ -1,0 +1,45 @@
+//! Memory that is dealt to the nodes of its process's threads: whose turn a page is, and whether it is even already.
+
+use numaherd_topology::NodeId;
+use numaherd_world::{MemoryKind, Part, ProcessId, Snapshot};
+
+/// Of memory that is even, at most one part in so many would move if it were dealt (chosen here).
+const UNEVEN: u64 = 8;
+
+/// The part of shared memory for each node, where threads are on these, ascending.
+pub(super) fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {
+    let (of_node, weights): (Vec<NodeId>, Vec<u64>) = (nodes.chunk_by(|a, b| a == b))
+        .map(|on| (on[0], on.len() as u64))
+        .unzip();
+    of_node.into_iter().zip(Part::dealt(&weights))
+}
+
+/// The node whose turn a page that is shared is.
+pub(super) fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
+    turn_in(dealt(nodes), page).unwrap_or(nodes[0])
+}
+
+/// The node whose part takes a page.
+pub(super) fn turn_in(
+    mut dealt: impl Iterator<Item = (NodeId, Part)>,
+    page: u64,
+) -> Option<NodeId> {
+    let turn = dealt.find(|(_, part)| part.takes(page));
+    turn.map(|(node, _)| node)
+}
+
+/// Whether no more than an eighth of a process's private memory would move if it were dealt to the nodes of its threads, as
+/// far as is known.
+pub(super) fn is_even(snapshot: &Snapshot, process: ProcessId, nodes: &[NodeId]) -> bool {
+    let process = snapshot.process(process);
+    let residency = process.and_then(|process| process.residency.as_ref());
+    let private = residency.and_then(|residency| residency.of_kind(MemoryKind::Private));
+    private.is_some_and(|private| {
+        let all = private.total();
+        let too_many = |&(node, pages): &(NodeId, u64)| {
+            let threads = nodes.iter().filter(|&&of| of == node).count() as u64;
+            pages.saturating_sub(all.saturating_mul(threads).div_ceil(nodes.len() as u64))
+        };
+        private.pages.iter().map(too_many).sum::<u64>() <= all / UNEVEN
+    })
+}
