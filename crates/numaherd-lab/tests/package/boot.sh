@@ -14,6 +14,13 @@ needed=${needed#|} known=/var/lib/dpkg/status
 awk -v RS= -v ORS='\n\n' -v needed="^Package: (${needed%|})\n" '$0 ~ needed' $known >$known.needed
 mv $known.needed $known
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+# The unit limits its CPU time. With the first limit and after the last, the kernel rewrites its scheduler's code, which
+# QEMU may go on executing half written on other CPUs. A limit that stays, before anything runs, has it written once.
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/limited
+echo +cpu >/sys/fs/cgroup/limited/cgroup.subtree_control
+mkdir /sys/fs/cgroup/limited/always
+echo 100000 100000 >/sys/fs/cgroup/limited/always/cpu.max
 mountpoint -q /run || mount -t tmpfs none /run
 cat >/etc/systemd/system/quiet.target <<END
 [Unit]
