@@ -36,8 +36,8 @@ programs that people run.'
     adaptive)
         page=docs/results-adaptive.md title='What the default policy gains and leaves alone' kernels=6.12
         about='This page has the scenarios in which `adaptive` is held to two promises: it is never behind the better of Linux with and
-without NUMA balancing, and ahead of it where there is something to gain.'
-        contenders=linux,linux-balancing,adaptive
+without NUMA balancing, whether the kernel balances beside it or not, and ahead of it where there is something to gain.'
+        contenders=linux,linux-balancing,adaptive,adaptive@balancing
         scenarios=(scenarios/{devils-on-one-node,table,unlucky-order,changing-phases,shared-table,four-streams,pairs,growing}.toml
             scenarios/{short-jobs,pinned,spread-by-user,nothing-to-gain,programs/stream,agreement/turtles-and-devils}.toml
             scenarios/kernels/{cg,mg,sp,stencil}.toml scenarios/brm/{caches-apart,memory-near,beside-others}.toml)
