@@ -339,8 +339,10 @@ mod tests {
     use numaherd_testing::{all_pages, moved};
     use numaherd_world::PageOutcome;
 
-    use super::super::tests::{adaptive, buffers, page_orders_of};
+    use super::super::search::{self, Balanced};
+    use super::super::tests::{adaptive, buffers, page_orders_of, program, scene};
     use super::*;
+    use crate::estimate::Estimator;
     use crate::policy::Place;
 
     #[test]
@@ -358,6 +360,46 @@ mod tests {
         // Each process has some 4100 pages, and 100 ms at first.
         assert!(orders(1_000) > 0);
         assert_eq!(orders(1_000_000), 0);
+    }
+
+    /// For how long a program is watched, in ms, that is moved when it had been seen for so many, and has done something
+    /// else since.
+    fn watched_ms(seen_ms: u64) -> u64 {
+        let look = |lines: f64| {
+            let mut scene = scene();
+            program(&mut scene, 1, 0, lines, 0);
+            let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+            let picture = Estimator::default().observe(&stage);
+            (picture, scene)
+        };
+        let (mut before, _) = look(100.0);
+        let (since, mut scene) = look(10.0);
+        before.threads[0].age_ns = seen_ms * 1_000_000;
+        let before = Arc::new(before);
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let mut past = Past::default();
+        past.see(&before, scene.snapshot.time_ns, scene.snapshot.interval_ns);
+        let balanced = Balanced::of(&stage, &before);
+        let mut layout = search::best(&stage, &before, Vec::new(), &[f64::INFINITY], balanced, 1);
+        layout.cpus = vec![CpuId(2)];
+        let mut action = Action::new(before, layout, Vec::new(), 0.1, past);
+        scene.snapshot.time_ns += action.begin(scene.snapshot.time_ns);
+        scene.snapshot.interval_ns = 50_000_000;
+        let began_ns = scene.snapshot.time_ns;
+        loop {
+            scene.snapshot.time_ns += scene.snapshot.interval_ns;
+            if action.watch(&Stage::of_all(&scene.snapshot, &scene.topology), &since) {
+                assert_eq!(action.verdict(), Verdict::Unclear);
+                return (scene.snapshot.time_ns - began_ns) / 1_000_000;
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_something_else_is_watched_no_longer_than_it_was_seen_before() {
+        assert_eq!(watched_ms(100), JUDGED_AFTER / 1_000_000);
+        assert_eq!(watched_ms(400), 400);
+        assert_eq!(watched_ms(5000), UNCLEAR_AFTER / 1_000_000);
     }
 
     #[test]
