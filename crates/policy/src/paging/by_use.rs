@@ -28,8 +28,9 @@
 //!    not be sampled block by block. Blocks that all nodes use go where their turn is from then on. Memory of fewer blocks
 //!    of 512 pages than there are threads would not be even on the nodes, and is not ordered like this.
 //!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it
-//!    for a while. Memory that the placement has dealt counts as ordered like this. Where an eighth of a process's private
-//!    memory or less would move, it is even enough: it counts as ordered, and blocks that all nodes use stay.
+//!    for a while. Memory that the placement has dealt counts as ordered like this, unless more than an eighth of a node's
+//!    part did not get there. Where an eighth of a process's private memory or less would move, it is even enough: it counts
+//!    as ordered, and blocks that all nodes use stay.
 //!
 //! Where the placement gives out rations of a process's pages ([`crate::policy::Place::rations`]), only blocks are ordered,
 //! by 1 and 2, and no more than that many pages: those first that are used most.
@@ -73,7 +74,7 @@ use crate::words;
 use block::{Block, Kind, Ordered};
 pub use blocks::Blocks;
 use counted::Counted;
-use deal::{dealt, is_even, turn_in, whose_turn};
+use deal::{dealt, is_done, is_even, turn_in, whose_turn};
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[HOME, SPREAD];
@@ -524,6 +525,7 @@ impl PageRule for ByUse {
         for outcome in outcomes {
             if let Pages::OfKind { kind, part } = outcome.pages
                 && kind == MemoryKind::Private
+                && is_done(outcome)
             {
                 let parts = dealt.entry(outcome.process).or_default();
                 parts.push((outcome.to, part));

@@ -1,10 +1,20 @@
 //! Memory that is dealt to the nodes of its process's threads: whose turn a page is, and whether it is even already.
 
 use numaherd_topology::NodeId;
-use numaherd_world::{MemoryKind, Part, ProcessId, Snapshot};
+use numaherd_world::{MemoryKind, PageFailure, PageOutcome, Part, ProcessId, Snapshot};
 
-/// Of memory that is even, at most one part in so many would move if it were dealt (chosen here).
+/// Of memory that is even, at most one page in so many would move if it were dealt (chosen here).
 const UNEVEN: u64 = 8;
+
+/// Whether a part that was dealt is where it was dealt to, but for as many pages as may be uneven.
+pub(super) fn is_done(outcome: &PageOutcome) -> bool {
+    let there = outcome.moved.saturating_add(outcome.already_there);
+    // Other failures are of pages that nothing moves, or that are not there.
+    let failures = [PageFailure::Busy, PageFailure::NodeFull, PageFailure::Other];
+    let failed = failures.iter().filter_map(|why| outcome.failed.get(why));
+    let elsewhere = failed.sum::<u64>().saturating_add(outcome.not_tried);
+    there > 0 && elsewhere <= there / (UNEVEN - 1)
+}
 
 /// The part of shared memory for each node, where threads are on these, ascending.
 pub(super) fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {

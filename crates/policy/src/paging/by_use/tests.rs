@@ -1,5 +1,5 @@
 use numaherd_testing::Scene;
-use numaherd_world::{PageOrder, Pages, Residency};
+use numaherd_world::{PageFailure, PageOrder, Pages, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -330,16 +330,29 @@ fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
         },
         ..numaherd_testing::all_pages(&scene.snapshot.threads[0], node)
     };
-    let outcomes: Vec<_> = (0..4)
+    let mut outcomes: Vec<_> = (0..4)
         .zip(&parts)
-        .map(|part| numaherd_testing::moved(&dealt(part), 1000))
+        .map(|part| numaherd_testing::moved(&dealt(part), 700))
         .collect();
-    paging.moved(&outcomes);
     let shared = in_turn(12, |block, round| (block as u32 + round) % 4);
-    let orders = batch(&mut paging, &scene, &shared, |_| 0);
+    // An eighth of a part may be elsewhere.
+    outcomes[3].failed.insert(PageFailure::Busy, 100);
+    outcomes[3].failed.insert(PageFailure::NotThere, 10_000);
+    let orders_after = |outcomes: &[PageOutcome]| {
+        let mut paging = paging.clone();
+        paging.moved(outcomes);
+        batch(&mut paging, &scene, &shared, |_| 0)
+    };
+    let orders = orders_after(&outcomes);
     assert!(!orders.iter().any(is_at_large));
     // Blocks 1, 5, 6, 10 and 11 are those of node 0, where all are.
     assert_eq!(blocks_to(&orders).len(), 12 - 5);
+    // Where more is, or a part was refused, all is dealt.
+    outcomes[3].not_tried = 1;
+    assert!(orders_after(&outcomes).iter().any(is_at_large));
+    let refused = PageOutcome::not_tried(&dealt((3, &parts[3])), "no".to_owned());
+    outcomes[3] = refused;
+    assert!(orders_after(&outcomes).iter().any(is_at_large));
 }
 
 #[test]
