@@ -38,10 +38,13 @@ fn numa_balancing(root: &Root) -> Option<Finding> {
     const SUBJECT: &str = "kernel NUMA balancing";
     let mode: u32 = root.number("proc/sys/kernel/numa_balancing")?;
     if mode & BALANCING != 0 {
-        Some(Finding::bad(
+        Some(Finding::weak(
             SUBJECT,
-            format!("it moves threads and pages by itself (kernel.numa_balancing is {mode})"),
-            "sysctl kernel.numa_balancing=0 while numaherd runs",
+            format!(
+                "it moves threads and pages by itself (kernel.numa_balancing is {mode}); in the lab, adaptive is as fast \
+                 beside it; other policies and it may undo each other's work"
+            ),
+            "none under adaptive; else sysctl kernel.numa_balancing=0 while numaherd runs",
         ))
     } else if mode & TIERING != 0 {
         Some(Finding::weak(
