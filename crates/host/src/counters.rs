@@ -146,13 +146,19 @@ impl Counters {
         }
     }
 
-    /// Counts the uncore penalty from now on, or no longer.
-    pub(crate) fn count_uncore(&mut self, wanted: bool) {
+    /// Counts the uncore penalty from now on, or no longer. Threads that sleep are not read, and may be busy in the
+    /// next interval: they are given its counters now.
+    pub(crate) fn count_uncore(&mut self, kernel: &dyn Kernel, wanted: bool) {
         self.with_uncore = wanted && self.choice.uncore.is_ok();
-        if !self.with_uncore {
-            for groups in self.groups.values_mut() {
-                groups.uncore = None;
-            }
+        let uncore = self.choice.uncore.as_ref().ok();
+        let uncore = uncore.filter(|_| self.with_uncore);
+        for (thread, groups) in &mut self.groups {
+            groups.uncore = match (groups.uncore.take(), uncore) {
+                (Some(open), Some(_)) => Some(open),
+                // What is refused is tried again when the thread is read.
+                (None, Some(group)) => Group::open(kernel, &group.attributes, thread.tid).ok(),
+                (_, None) => None,
+            };
         }
     }
 
@@ -343,13 +349,12 @@ mod tests {
         assert_eq!(read(&mut counters), None);
         assert_eq!(read(&mut counters), Some((100, None, None)));
         assert_eq!(opened.load(Ordering::Relaxed), 0, "nobody asked for it");
-        counters.count_uncore(true);
-        assert_eq!(read(&mut counters), Some((100, None, None)));
+        counters.count_uncore(&kernel, true);
         assert_eq!(opened.load(Ordering::Relaxed), 1);
         assert_eq!(read(&mut counters), Some((100, Some(600), Some(8))));
         assert_eq!(read(&mut counters), Some((100, Some(600), Some(6))));
         assert!(counters.end_tick(|_| true).is_empty());
-        counters.count_uncore(false);
+        counters.count_uncore(&kernel, false);
         assert!(
             counters
                 .groups
@@ -369,7 +374,7 @@ mod tests {
             })
         });
         let mut counters = Counters::new(chosen(&kernel, &root));
-        counters.count_uncore(true);
+        counters.count_uncore(&kernel, true);
         let thread = ThreadId { tid: 4, born: 40 };
         assert_eq!(counters.read(&kernel, thread), None);
         let counts = counters.read(&kernel, thread).unwrap();
@@ -389,7 +394,7 @@ mod tests {
             ])),
         });
         let mut counters = Counters::new(chosen(&kernel, &root));
-        counters.count_uncore(true);
+        counters.count_uncore(&kernel, true);
         let thread = ThreadId { tid: 4, born: 40 };
         for tick in 0..3 {
             assert_eq!(counters.read(&kernel, thread).is_some(), tick > 0);

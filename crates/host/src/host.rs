@@ -206,6 +206,7 @@ impl Host {
         let mut tick = Tick {
             kernel,
             assignments: &mut self.assignments,
+            began_ns: now,
             interval_ns,
             threads: Vec::new(),
         };
@@ -341,7 +342,8 @@ impl World for Host {
             .attends_unit
             .store(wants_unit, Ordering::Relaxed);
         if let Some(counters) = &mut self.counters {
-            counters.count_uncore(needs.contains(&Signal::UncorePenalty));
+            let wanted = needs.contains(&Signal::UncorePenalty);
+            counters.count_uncore(&*self.shared.kernel, wanted);
         }
         // What threads shared before now is of no interval.
         self.sharing(&mut Vec::new());

@@ -110,7 +110,9 @@ pub(crate) struct Scanner {
 pub(crate) struct Tick<'t> {
     pub(crate) kernel: &'t dyn Kernel,
     pub(crate) assignments: &'t mut Assignments,
-    /// Time since the scan before.
+    /// When it began, on the kernel's monotonic clock.
+    pub(crate) began_ns: u64,
+    /// Time since the scan before began.
     pub(crate) interval_ns: u64,
     /// After the scan ascending by id; without counts.
     pub(crate) threads: Vec<Thread>,

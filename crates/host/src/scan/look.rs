@@ -30,6 +30,8 @@ pub(super) struct WatchedThread {
     ran_ns: u64,
     /// Time so far in ns that it waited for a CPU.
     waited_ns: u64,
+    /// How long after a scan had begun these were last read, in ns: what it ran since is of the next interval.
+    late_ns: u64,
     affinity: Arc<CpuSet>,
     /// Whether that may be another one by now, though nobody else has changed it.
     has_new_mask: bool,
@@ -173,7 +175,8 @@ impl Scanner {
             }
             self.take_mask(process.id.pid, known);
         }
-        self.show(tick, process, known, 0, 0);
+        known.late_ns = 0;
+        self.show(tick, process, known, Shares::default());
         true
     }
 
@@ -213,6 +216,7 @@ impl Scanner {
             schedstat: None,
             ran_ns: 0,
             waited_ns: 0,
+            late_ns: 0,
             affinity: Arc::default(),
             has_new_mask: false,
             cpuset: self.cpuset_of(&folder),
@@ -275,11 +279,14 @@ impl Scanner {
         // The mask first: if the stat file then still answers, the number was this thread's.
         let mask = tick.kernel.affinity(tid, &mut self.mask);
         let kept = self.kept_times(known, &folder);
+        let late_ns = tick.kernel.now_ns().saturating_sub(tick.began_ns);
+        let before_ns = std::mem::replace(&mut known.late_ns, late_ns);
+        let interval_ns = (tick.interval_ns + late_ns).saturating_sub(before_ns);
         let has_slept = kept == Some((known.ran_ns, known.waited_ns));
         let may_rest = process.told_ns.is_some() && known.is_shown && !self.is_seldom(tid);
         if has_slept && may_rest && mask.is_ok() {
             self.take_mask(process.id.pid, known);
-            self.show(tick, process, known, 0, 0);
+            self.show(tick, process, known, Shares::default());
             return Ok(None);
         }
         let mut buffer = [0; STAT_BYTES];
@@ -306,7 +313,11 @@ impl Scanner {
         known.is_kernels = stat.is_kernels();
         let (ran_ns, waited_ns) = kept.unwrap_or_else(|| self.times_of(&stat));
         let ran_in_interval = ran_ns.saturating_sub(known.ran_ns);
-        let waited_in_interval = waited_ns.saturating_sub(known.waited_ns);
+        let shares = Shares {
+            ran: share(ran_in_interval, interval_ns),
+            waited: share(waited_ns.saturating_sub(known.waited_ns), interval_ns),
+        };
+        process.ran_ns += ran_in_interval;
         (known.ran_ns, known.waited_ns) = (ran_ns, waited_ns);
         let siblings = stat.threads;
         if ran_in_interval > 0 {
@@ -318,7 +329,7 @@ impl Scanner {
         if self.is_seldom(tid) {
             known.cpuset = self.cpuset_of(&folder);
         }
-        self.show(tick, process, known, ran_in_interval, waited_in_interval);
+        self.show(tick, process, known, shares);
         Ok(Some(siblings))
     }
 
@@ -351,12 +362,10 @@ impl Scanner {
     fn show(
         &mut self,
         tick: &mut Tick<'_>,
-        process: &mut Watched,
+        process: &Watched,
         known: &mut WatchedThread,
-        ran_in_interval: u64,
-        waited_in_interval: u64,
+        shares: Shares,
     ) {
-        process.ran_ns += ran_in_interval;
         let cpuset = self.cpusets.cpus(known.cpuset);
         let (id, parent) = (process.id, process.parent);
         let assignments = &mut *tick.assignments;
@@ -382,13 +391,20 @@ impl Scanner {
             assigned,
             affinity: known.affinity.clone(),
             cpuset,
-            cpu_share: share(ran_in_interval, tick.interval_ns),
-            wait_share: share(waited_in_interval, tick.interval_ns),
+            cpu_share: shares.ran,
+            wait_share: shares.waited,
             tag: is_pinned.then_some(Tag::Mask),
             counts: None,
             unmanaged,
         });
     }
+}
+
+/// The parts of the time since a thread was last looked at in which it ran, and waited for a CPU.
+#[derive(Clone, Copy, Default)]
+struct Shares {
+    ran: f64,
+    waited: f64,
 }
 
 /// The part of the interval that a time is, 0 to 1, in millionths: the clocks are no better, and it is written short.

@@ -56,6 +56,7 @@ fn scan(scanner: &mut Scanner, kernel: &Reuse) -> Vec<(u32, u64)> {
     let mut tick = Tick {
         kernel,
         assignments: &mut Assignments::default(),
+        began_ns: 0,
         interval_ns: 1,
         threads: Vec::new(),
     };
@@ -80,9 +81,10 @@ struct Sleepers {
     clock: Clock,
 }
 
-/// What the kernel tells of it: its time in ns, and the mask of all its threads.
+/// What the kernel tells of it: its time in ns, and the mask of all its threads; and the time, which stands still.
 #[derive(Debug, Default)]
 struct Clock {
+    now_ns: AtomicU64,
     ran_ns: AtomicU64,
     mask: AtomicU64,
 }
@@ -96,6 +98,10 @@ impl Kernel for Clock {
 
     fn process_ran_ns(&self, _: u32) -> Option<u64> {
         Some(self.ran_ns.load(Ordering::Relaxed))
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
     }
 }
 
@@ -139,6 +145,7 @@ impl Sleepers {
         let mut tick = Tick {
             kernel: &self.clock,
             assignments: &mut Assignments::default(),
+            began_ns: 0,
             interval_ns: SECOND_NS,
             threads: Vec::new(),
         };
@@ -167,6 +174,23 @@ fn a_sleeper_that_runs_for_long_is_seen_at_once() {
         sleepers.run(tid, SECOND_NS / UNSEEN + 2_001);
         assert_eq!(sleepers.seen(tid), Some((1, 0.000_002)));
     }
+}
+
+#[test]
+fn a_thread_that_is_read_late_has_run_in_as_much_of_the_time_since() {
+    let mut sleepers = Sleepers::of(&[7]);
+    let mut ran_ns = 0;
+    let mut share_of = |runs_ns: u64, late_ns: u64| {
+        ran_ns += runs_ns;
+        sleepers.write(7, ran_ns);
+        sleepers.clock.ran_ns.store(ran_ns, Ordering::Relaxed);
+        sleepers.clock.now_ns.store(late_ns, Ordering::Relaxed);
+        sleepers.scan()[0].cpu_share
+    };
+    // Scans begin a second apart; it is read 0.5 s after one has begun, and at once in the next.
+    assert_eq!(share_of(SECOND_NS * 3 / 2, SECOND_NS / 2), 1.0);
+    assert_eq!(share_of(SECOND_NS / 2, 0), 1.0);
+    assert_eq!(share_of(SECOND_NS / 2, 0), 0.5);
 }
 
 #[test]

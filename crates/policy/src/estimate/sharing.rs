@@ -246,9 +246,12 @@ pub(super) fn find(
             load.apart = Apart::of(own, &all);
             let now = shared(load, figures, own, memory_ns(load, figures, own));
             let now = now.map(|(shared, _)| shared);
-            // An interval in which it moved is of no one place.
-            let stayed = known.cpu == Some(load.cpu);
-            if let (Some(shared), Some(requests), true) = (now, load.requests, stayed) {
+            // An interval in which it changed its domain is of no one place: good enough only while nothing else is known.
+            let before = known.cpu.and_then(|cpu| seats.get(cpu));
+            let stayed = before.is_some_and(|(seat, _)| seat.domain == own.domain);
+            if let (Some(shared), Some(requests)) = (now, load.requests)
+                && (stayed || known.shared.is_none())
+            {
                 known.shared = Some((shared, requests));
             }
             load.shared = known.shares_as(load).or(now).unwrap_or(0.0);
@@ -318,6 +321,19 @@ mod tests {
         share(&mut scene, 1, &[0, 1], 14.0);
         let together = see(&mut estimator, &mut scene);
         assert!(lost(&together, &[0, 1]) < 0.01);
+        assert!(lost(&together, &[0, 2]) > 0.5);
+    }
+
+    #[test]
+    fn what_was_seen_in_one_interval_is_known_once_they_are_together() {
+        let mut estimator = Estimator::default();
+        let mut scene = scene();
+        share(&mut scene, 1, &[0, 2], 100.0);
+        see(&mut estimator, &mut scene);
+        scene.snapshot.threads.clear();
+        scene.snapshot.processes.clear();
+        share(&mut scene, 1, &[0, 1], 14.0);
+        let together = see(&mut estimator, &mut scene);
         assert!(lost(&together, &[0, 2]) > 0.5);
     }
 

@@ -68,7 +68,7 @@
 //!
 //! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time, or
 //! have just been made by processes that run. At such a look hardly anything has been counted of them, so nothing is
-//! decided. Each further look comes after twice as long, or after four times as long where counts show that nothing is
+//! decided, unless the look was so late that 75 ms of CPU time were. Each further look comes after twice as long, or after four times as long where counts show that nothing is
 //! to be gained, up to the loop's own cadence. After an action, the next look comes as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and

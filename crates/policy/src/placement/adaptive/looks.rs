@@ -1,15 +1,15 @@
 //! When it looks again: soon after many threads became busy, then less and less often.
 //!
-//! Of threads that are busy for the first time hardly anything has been counted, so nothing shows what they lose; of those that a
-//! running process has just made, nothing at all. Both are *new*. While half of the busy threads are, the next look comes soon,
-//! and nothing is decided at this one.
+//! Of threads that are busy for the first time hardly anything has been counted, unless that look was late, so nothing shows
+//! what they lose; of those that a running process has just made, nothing at all. Both are *new*. While half of the busy
+//! threads are, the next look comes soon, and nothing is decided at this one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use numaherd_world::ProcessId;
 
-use crate::estimate::{Basis, Picture};
+use crate::estimate::{Basis, Load, Picture};
 use crate::memory::PerThread;
 use crate::stage::Stage;
 
@@ -17,6 +17,9 @@ use crate::stage::Stage;
 const TO_ATTACH: Duration = Duration::from_millis(1);
 /// The next look, and one after many threads became busy.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// A thread of which so much CPU time was counted when it is first seen busy is not new (chosen here: half more than what
+/// [`FIRST_LOOK`] gives; giving counters to many threads delays a look by as much again).
+const WELL_COUNTED: Duration = Duration::from_millis(75);
 /// How often the time between looks doubles; the loop's own cadence ends it long before.
 const MOST_DOUBLED: u32 = 16;
 
@@ -57,7 +60,12 @@ impl Looks {
         let mut new = 0;
         for load in &picture.threads {
             let before = std::mem::replace(&mut threads[load.at], Acquaintance::Busy);
-            new += usize::from(before != Acquaintance::Busy);
+            let is_known = match before {
+                Acquaintance::New => false,
+                Acquaintance::Seen => counted(stage, load) >= WELL_COUNTED,
+                Acquaintance::Busy => true,
+            };
+            new += usize::from(!is_known);
         }
         let run: BTreeSet<ProcessId> = picture.processes.iter().map(|owner| owner.id).collect();
         let mut all = picture.threads.len();
@@ -91,4 +99,11 @@ impl Looks {
         self.since = looks;
         self.next = FIRST_LOOK * 2u32.pow(looks.min(MOST_DOUBLED));
     }
+}
+
+/// The CPU time of a thread in which it was counted.
+fn counted(stage: &Stage<'_>, load: &Load) -> Duration {
+    let thread = stage.thread(load.at);
+    let share = (thread.counts.as_ref()).map_or(0.0, |counts| counts.counted_share);
+    Duration::from_nanos(stage.snapshot.interval_ns).mul_f64(thread.cpu_share * share)
 }

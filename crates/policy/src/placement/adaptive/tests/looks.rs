@@ -70,3 +70,26 @@ fn threads_that_a_running_process_has_just_made_are_looked_at_soon() {
     assert_eq!(next_after(true), 50);
     assert!(next_after(false) > 1000, "they may never do anything");
 }
+
+#[test]
+fn threads_of_which_a_late_look_shows_much_are_judged_at_once() {
+    let decides_after = |late_ms: u64| {
+        let mut scene = scene();
+        for (number, cpu) in [(1, 0), (2, 1)] {
+            program(&mut scene, number, cpu, 100.0, 400);
+        }
+        let counted = std::mem::take(&mut scene.snapshot.threads);
+        for thread in &counted {
+            let mut thread = thread.clone();
+            (thread.counts, thread.cpu_share) = (None, 0.0);
+            scene.snapshot.threads.push(thread);
+        }
+        let mut adaptive = adaptive();
+        look(&mut adaptive, &mut scene, 1);
+        scene.snapshot.threads = counted;
+        scene.snapshot.interval_ns = late_ms * 1_000_000;
+        (1..).find(|_| !look(&mut adaptive, &mut scene, 1).is_empty())
+    };
+    assert_eq!(decides_after(74), Some(2));
+    assert_eq!(decides_after(75), Some(1));
+}
