@@ -40,7 +40,8 @@
 //!      charged, because each is interrupted for every page.
 //! 6. *Verify.* Once hardly any page moves any more, the speed of each thread over a quarter of a second is compared
 //!    with its speed in the last look in which it did the same: it asked the last-level cache as often per
-//!    instruction, within 15 %. The estimates learn from the outcome:
+//!    instruction, within 15 %, and its process's memory has not grown by more than a quarter since. The estimates learn
+//!    from the outcome:
 //!    * On average the threads are faster: the cost is refunded.
 //!    * They are not: nothing is tried for `wait_s`, and for twice as long each time after. After the second time in a
 //!      row, nothing is tried until the loss has changed by what must be gained, or other threads are busy.

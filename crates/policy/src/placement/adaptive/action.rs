@@ -1,6 +1,6 @@
 //! What an action costs, and what was done until it is judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::CpuId;
@@ -19,6 +19,9 @@ const STILL_MOVES: f64 = 0.01;
 const UNCLEAR_AFTER: u64 = 4 * JUDGED_AFTER;
 /// The share of their time in which threads must do what they did before for their speeds to be compared (chosen here).
 const CLEAR: f64 = 0.5;
+
+/// A process whose memory has grown by more than this share does something else than before (chosen here).
+const GROWN: f64 = 0.25;
 
 /// By how much more of their speed than was expected threads may gain or lose by an action (chosen here).
 const ERROR: f64 = 0.05;
@@ -199,10 +202,14 @@ impl Action {
         }
         self.intervals += 1;
         let lasted_ns = interval_ns as f64;
+        let grown = self.grown(picture);
         for load in picture.threads.iter().filter(|load| load.speed > 0.0) {
             let ran_ns = stage.thread(load.at).cpu_share * lasted_ns;
             let since = self.since.entry(load.id).or_default();
             since.ran += ran_ns;
+            if grown.contains(&load.process) {
+                continue;
+            }
             if let Some(speed) = self.past.speed(load) {
                 since.alike += ran_ns;
                 since.times += ran_ns * load.speed / speed;
@@ -223,6 +230,18 @@ impl Action {
                 true => JUDGED_AFTER,
                 false => self.unclear_after(),
             }
+    }
+
+    /// The processes (places now) whose memory has grown since: caches hold less of it, wherever they run.
+    fn grown(&self, picture: &Picture) -> BTreeSet<usize> {
+        let pages = |owner: &Owner| owner.all_pages().sum::<u64>() as f64;
+        let has_grown = |owner: &Owner| {
+            let before = self.before.processes.iter().find(|one| one.id == owner.id);
+            before.is_some_and(|before| pages(owner) > pages(before) * (1.0 + GROWN))
+        };
+        let all = picture.processes.iter().enumerate();
+        all.filter_map(|(at, owner)| has_grown(owner).then_some(at))
+            .collect()
     }
 
     /// For how long threads are watched that do something else: no longer than they were seen to do what they did before.

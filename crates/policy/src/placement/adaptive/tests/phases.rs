@@ -159,6 +159,26 @@ fn threads_that_are_slower_since_they_do_something_else_are_not_put_back() {
 }
 
 #[test]
+fn threads_that_are_slower_since_their_memory_has_grown_are_not_put_back() {
+    for (percent, is_judged) in [(125, true), (126, false)] {
+        let mut scene = pressed(1.0);
+        let mut adaptive = adaptive();
+        while look(&mut adaptive, &mut scene, 1).is_empty() {}
+        for thread in &mut scene.snapshot.threads {
+            slower(thread.counts.as_mut().unwrap());
+        }
+        for process in &mut scene.snapshot.processes {
+            for (_, pages) in &mut process.residency.as_mut().unwrap().pages {
+                *pages = *pages * percent / 100;
+            }
+        }
+        let rules = look(&mut adaptive, &mut scene, 15);
+        let is_undone = rules.contains(&"adaptive: undo".to_owned());
+        assert_eq!(is_undone, is_judged, "{rules:?}");
+    }
+}
+
+#[test]
 fn nothing_is_done_while_the_kernel_is_about_to_move_a_thread_of_a_domain_that_is_short_of_cores() {
     for third in [1.0, 0.0] {
         // Two threads that suffer, far from their memory, and one more on their cores; the other nodes are idle.
