@@ -81,7 +81,7 @@ struct Sleepers {
     clock: Clock,
 }
 
-/// What the kernel tells of it: its time in ns, and the mask of all its threads; and the time, which stands still.
+/// What the kernel tells of it: its time in ns, the mask of all its threads, and what time it is.
 #[derive(Debug, Default)]
 struct Clock {
     now_ns: AtomicU64,

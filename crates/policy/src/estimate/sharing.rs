@@ -303,6 +303,14 @@ mod tests {
         estimator.observe(&Stage::of_all(&scene.snapshot, &scene.topology))
     }
 
+    /// Two sharers on one node, whose lines are hits then.
+    fn bring_together(estimator: &mut Estimator, scene: &mut Scene) -> Picture {
+        scene.snapshot.threads.clear();
+        scene.snapshot.processes.clear();
+        share(scene, 1, &[0, 1], 14.0);
+        see(estimator, scene)
+    }
+
     #[test]
     fn threads_that_wait_for_each_others_lines_lose_what_they_wait_until_they_are_together() {
         let mut estimator = Estimator::default();
@@ -316,10 +324,7 @@ mod tests {
         let then = lost(&apart, &[0, 1]);
         assert!(then < 0.01, "{then}");
         // Nothing shows it any more, and yet they are not to be parted.
-        scene.snapshot.threads.clear();
-        scene.snapshot.processes.clear();
-        share(&mut scene, 1, &[0, 1], 14.0);
-        let together = see(&mut estimator, &mut scene);
+        let together = bring_together(&mut estimator, &mut scene);
         assert!(lost(&together, &[0, 1]) < 0.01);
         assert!(lost(&together, &[0, 2]) > 0.5);
     }
@@ -330,10 +335,7 @@ mod tests {
         let mut scene = scene();
         share(&mut scene, 1, &[0, 2], 100.0);
         see(&mut estimator, &mut scene);
-        scene.snapshot.threads.clear();
-        scene.snapshot.processes.clear();
-        share(&mut scene, 1, &[0, 1], 14.0);
-        let together = see(&mut estimator, &mut scene);
+        let together = bring_together(&mut estimator, &mut scene);
         assert!(lost(&together, &[0, 2]) > 0.5);
     }
 

@@ -235,9 +235,11 @@ impl Action {
     /// The processes (places now) whose memory has grown since: caches hold less of it, wherever they run.
     fn grown(&self, picture: &Picture) -> BTreeSet<usize> {
         let pages = |owner: &Owner| owner.all_pages().sum::<u64>() as f64;
+        let before = self.before.processes.iter();
+        let before: BTreeMap<ProcessId, f64> = before.map(|one| (one.id, pages(one))).collect();
         let has_grown = |owner: &Owner| {
-            let before = self.before.processes.iter().find(|one| one.id == owner.id);
-            before.is_some_and(|before| pages(owner) > pages(before) * (1.0 + GROWN))
+            let before = before.get(&owner.id);
+            before.is_some_and(|before| pages(owner) > before * (1.0 + GROWN))
         };
         let all = picture.processes.iter().enumerate();
         all.filter_map(|(at, owner)| has_grown(owner).then_some(at))
