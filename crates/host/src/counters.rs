@@ -127,6 +127,9 @@ pub(crate) struct Counters {
     /// Whether the uncore penalty is counted.
     with_uncore: bool,
     groups: HashMap<ThreadId, Groups>,
+    /// An event of this thread, which is open for as long as threads may be counted. Without any, the kernel stops
+    /// counting threads, and the next one waits for that to begin again: 20 ms where HZ is 250 (6.12).
+    _own: Option<OwnedFd>,
     buffer: Vec<u8>,
     /// Threads that could not be given counters in this tick, by what the kernel said.
     refused: HashMap<Errno, usize>,
@@ -135,8 +138,10 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new(choice: Choice) -> Self {
+    pub(crate) fn new(kernel: &dyn Kernel, choice: Choice) -> Self {
+        let own = choice.main.attributes.first();
         Self {
+            _own: own.and_then(|event| kernel.open(event, Some(0), None, None).ok()),
             choice,
             with_uncore: false,
             groups: HashMap::new(),
@@ -293,7 +298,7 @@ mod tests {
             ]))
         });
         let choice = chosen(&kernel, &root);
-        let mut counters = Counters::new(choice);
+        let mut counters = Counters::new(&kernel, choice);
         let thread = ThreadId { tid: 4, born: 40 };
         assert_eq!(counters.read(&kernel, thread), None);
         assert_eq!(counters.read(&kernel, thread).unwrap().instructions, 100);
@@ -336,7 +341,7 @@ mod tests {
                 group(30, 15, &[900, 10]),
             ]))
         });
-        let mut counters = Counters::new(chosen(&kernel, &root));
+        let mut counters = Counters::new(&kernel, chosen(&kernel, &root));
         let thread = ThreadId { tid: 4, born: 40 };
         let read = |counters: &mut Counters| {
             let counts = counters.read(&kernel, thread)?;
@@ -373,7 +378,7 @@ mod tests {
                 answers(&[group(10, 10, &[100, 1, 1, 0, 200])])
             })
         });
-        let mut counters = Counters::new(chosen(&kernel, &root));
+        let mut counters = Counters::new(&kernel, chosen(&kernel, &root));
         counters.count_uncore(&kernel, true);
         let thread = ThreadId { tid: 4, born: 40 };
         assert_eq!(counters.read(&kernel, thread), None);
@@ -393,7 +398,7 @@ mod tests {
                 group(20, 20, &[200, 1, 1, 0, 400]),
             ])),
         });
-        let mut counters = Counters::new(chosen(&kernel, &root));
+        let mut counters = Counters::new(&kernel, chosen(&kernel, &root));
         counters.count_uncore(&kernel, true);
         let thread = ThreadId { tid: 4, born: 40 };
         for tick in 0..3 {
@@ -412,7 +417,7 @@ mod tests {
             _ => Err(Errno::MFILE),
         });
         let choice = chosen(&kernel, &root);
-        let mut counters = Counters::new(choice);
+        let mut counters = Counters::new(&kernel, choice);
         for tid in 1..4 {
             assert_eq!(counters.read(&kernel, ThreadId { tid, born: 1 }), None);
         }

@@ -10,7 +10,7 @@ use numaherd_world::in_step::lock;
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Effort, Enforcement, Kinship, NewPages,
     Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal,
-    SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
+    SignalReport, Snapshot, ThreadId, Unmanaged, Waker, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -121,7 +121,7 @@ impl Host {
     pub fn new(options: HostOptions, topology: Arc<Topology>) -> Result<Self, HostError> {
         let root = Root::new(&options.root);
         if root.is_live() {
-            raise_open_files();
+            make_room_for_files();
         }
         let kernel = of_root(&root);
         let page_bytes = rustix::param::page_size() as u64;
@@ -219,7 +219,9 @@ impl Host {
         );
         if let Some(counters) = &mut self.counters {
             for thread in &mut threads {
-                if thread.cpu_share > 0.0 || !counters.has(thread.id) {
+                // One that sleeps is counted from now on, in case it runs later. Most of the kernel's own never do.
+                let is_kernels = thread.unmanaged == Some(Unmanaged::KernelThread);
+                if thread.cpu_share > 0.0 || !is_kernels && !counters.has(thread.id) {
                     thread.counts = counters.read(kernel, thread.id);
                 }
             }
@@ -557,7 +559,7 @@ impl Equipment {
         Self {
             signals,
             reasons,
-            counters: choice.ok().map(Counters::new),
+            counters: choice.ok().map(|choice| Counters::new(kernel, choice)),
             recipe: recipe.ok(),
             ipm: ipm.ok(),
         }
@@ -583,7 +585,12 @@ fn residency_signal(root: &Root, topology: &Topology) -> SignalReport {
     }
 }
 
-fn raise_open_files() {
+/// Room for the files of some 1,600 threads, in 128 KiB (chosen here).
+const FILES: u64 = 16384;
+
+/// Raises the limit of open files, and has the kernel make the table for [`FILES`] of them now. Each time that it grows
+/// the table of a program with several threads, who opens the file waits for all CPUs (`synchronize_rcu`; in the lab, 20 ms).
+fn make_room_for_files() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
         let raised = Rlimit {
@@ -592,5 +599,10 @@ fn raise_open_files() {
         };
         // Without it threads beyond the limit have no counters, which their snapshot says.
         let _ = setrlimit(Resource::Nofile, raised);
+    }
+    // The table has room up to the highest number that was ever in use.
+    let last = maximum.map_or(FILES, |maximum| maximum.min(FILES)) - 1;
+    if let Ok(file) = std::fs::File::open("/dev/null") {
+        let _ = rustix::io::fcntl_dupfd_cloexec(&file, last as i32);
     }
 }

@@ -20,6 +20,7 @@ pub mod ledger;
 mod numad;
 mod policies;
 pub mod print;
+mod priority;
 mod privileges;
 mod record;
 mod release;

@@ -35,7 +35,7 @@ use crate::config::{Config, Effective};
 use crate::doctor;
 use crate::exit::{self, Exit, OrExit, coded, ended};
 use crate::release::{self, usual_journal};
-use crate::{ledger, print, privileges};
+use crate::{ledger, print, priority, privileges};
 pub use program::Group;
 use program::Program;
 pub use reload::Reload;
@@ -181,6 +181,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     };
     let stop = signals::stop()?;
     let program = Program::start(&options.program, new_pages, &topology, group)?;
+    priority::raise();
     privileges::keep(match program {
         Some(_) => privileges::PLACING | privileges::ENDING,
         None => privileges::PLACING,

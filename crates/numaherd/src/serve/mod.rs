@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use crate::cli::Serve;
 use crate::exit::ended;
 use crate::print;
+use crate::priority;
 use crate::privileges;
 use crate::release::usual_journal;
 use crate::run::{self, Attached, Reload};
@@ -37,9 +38,6 @@ use control::Desk;
 use feed::Feed;
 use http::{Transport, Web};
 use listen::{Address, SocketFile};
-
-/// How much lower than the loop's the priority of what is not the loop is.
-const NICE: i32 = 10;
 
 /// Where the control socket is when nobody says otherwise: beside the journal.
 pub fn usual_socket() -> PathBuf {
@@ -59,7 +57,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
     let folding = std::thread::Builder::new()
         .name("numaherd-fold".to_owned())
         .spawn(move || {
-            lower_priority();
+            priority::lower();
             privileges::keep(CapabilitySet::empty());
             fed.take_in();
         })
@@ -69,7 +67,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
     let serving = std::thread::Builder::new()
         .name("numaherd-serve".to_owned())
         .spawn(move || {
-            lower_priority();
+            priority::lower();
             privileges::keep(privileges::SERVING);
             sockets.serve(feed, asking, reloading, stopped)
         })
@@ -90,12 +88,6 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
         Err(_) => print::say("the thread that serves has ended by a fault"),
     }
     came
-}
-
-/// What is not the loop stands back. Where the kernel does not permit it, it serves all the same.
-fn lower_priority() {
-    let thread = rustix::thread::gettid();
-    let _ = rustix::process::setpriority_process(Some(thread), NICE);
 }
 
 /// All sockets, bound before anything else happens.

@@ -1,5 +1,5 @@
-//! What a running daemon has kept of its privileges, and what the program that `run` starts has: by what
-//! the kernel says of each thread. Who tests has few privileges or all; what is kept is never more than
+//! What a running daemon has kept of its privileges, its threads' priorities, and what the program that `run` starts
+//! has of both: by what the kernel says of each thread. Who tests has few privileges or all; what is kept is never more than
 //! what is needed.
 
 use std::fs;
@@ -70,6 +70,41 @@ fn no_thread_keeps_a_privilege_that_it_does_not_need() {
     for name in ["numaherd", "numaherd-fold", "numaherd-serve", "signals"] {
         assert!(seen.iter().any(|seen| seen == name), "{name}: {seen:?}");
     }
+}
+
+/// The nice value in a thread's `stat` (proc(5)): the 17th field after the name.
+fn nice(stat: &str) -> i32 {
+    let (_, after) = stat.rsplit_once(") ").unwrap();
+    after.split(' ').nth(16).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_loop_goes_before_other_programs_where_that_is_permitted() {
+    let own = nice(&fs::read_to_string("/proc/thread-self/stat").unwrap());
+    let raised = match set(&own_status(), "CapEff:") & SYS_NICE {
+        0 => own,
+        _ => -20,
+    };
+    let daemon = Daemon::start(&[]);
+    daemon.await_snapshot();
+    let tasks = Path::new("/proc").join(daemon.pid().to_string());
+    for task in fs::read_dir(tasks.join("task")).unwrap() {
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        let expected = match &stat {
+            stat if stat.contains("(numaherd-fold)") => 10,
+            stat if stat.contains("(numaherd-serve)") => 10,
+            _ => raised,
+        };
+        assert_eq!(nice(&stat), expected, "{stat}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_numaherd"))
+        .args(["run", "--dry-run", "--policy", "linux", "--"])
+        .args(["cat", "/proc/self/stat"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let started = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(nice(&started), own, "{started}");
 }
 
 #[test]
