@@ -22,7 +22,7 @@ use crate::print;
 ///
 /// | capability | for |
 /// |---|---|
-/// | `CAP_SYS_NICE` | affinities of other users' threads (`sched_setaffinity`), pages that several processes map |
+/// | `CAP_SYS_NICE` | affinities of other users' threads (`sched_setaffinity`), pages that several processes map, the loop's priority |
 /// | `CAP_SYS_PTRACE` | other users' pages: where they are (`numa_maps`), and moving them (`move_pages`) |
 /// | `CAP_PERFMON` | counting and sampling other users' threads (`perf_event_open`) |
 /// | `CAP_IPC_LOCK` | rings of samples beyond `kernel.perf_event_mlock_kb` and the limit of locked memory |
