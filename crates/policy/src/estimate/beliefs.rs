@@ -51,6 +51,9 @@ const PIECES: f64 = 8.0;
 const LEARNED: f64 = 1.25;
 /// Busy threads of a machine on which beliefs are learned: with more it would take too long (chosen here).
 const MOST_THREADS: usize = 2048;
+/// How often each of what is not known is tried in turn, with the others as they were best (chosen here): 25 attempts at
+/// most, where all combinations would be up to 144.
+const ROUNDS: usize = 2;
 /// What is tried when beliefs are learned (chosen here).
 const HOPS: [f64; 3] = [0.4, 0.67, 1.0];
 const CAPACITIES: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0];
@@ -178,30 +181,46 @@ impl Estimator {
                 true => &[0.0, LIKELY_PRIVATE, 1.0],
                 false => &[LIKELY_PRIVATE],
             };
-        let mut least = f64::INFINITY;
-        for hop in HOPS {
-            for capacity in CAPACITIES {
-                let draws = [true, false].into_iter().flat_map(|cache_helps| {
-                    private.iter().map(move |&private| Draw {
-                        hop,
-                        capacity,
-                        cache_helps,
-                        evenly: false,
-                        private,
-                        pieces: 1.0,
-                    })
-                });
-                let error = draws.map(&mut error).fold(f64::INFINITY, f64::min);
+        let mut found = Draw {
+            hop: self.beliefs.hop,
+            capacity: self.beliefs.capacity,
+            cache_helps: true,
+            evenly: false,
+            private: LIKELY_PRIVATE,
+            pieces: 1.0,
+        };
+        let mut least = error(found);
+        let mut best = |mut found: Draw, tried: Vec<Draw>| {
+            for draw in tried {
+                let error = if draw == found { least } else { error(draw) };
                 if error < least {
-                    least = error;
-                    self.beliefs = Beliefs {
-                        hop,
-                        capacity,
-                        doubt: LEARNED,
-                    };
+                    (least, found) = (error, draw);
                 }
             }
+            found
+        };
+        for _ in 0..ROUNDS {
+            let before = found;
+            let with = |capacity| Draw { capacity, ..found };
+            found = best(found, CAPACITIES.map(with).to_vec());
+            let with = |cache_helps| Draw {
+                cache_helps,
+                ..found
+            };
+            found = best(found, [true, false].map(with).to_vec());
+            let with = |hop| Draw { hop, ..found };
+            found = best(found, HOPS.map(with).to_vec());
+            let with = |&private| Draw { private, ..found };
+            found = best(found, private.iter().map(with).collect());
+            if found == before {
+                break;
+            }
         }
+        self.beliefs = Beliefs {
+            hop: found.hop,
+            capacity: found.capacity,
+            doubt: LEARNED,
+        };
     }
 }
 

@@ -12,7 +12,7 @@ use super::sharing::shared;
 use super::threads::{Load, QUIET, Seats};
 
 /// A way to take what counters do not tell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Draw {
     /// What a distance of 10 more (SLIT) adds to the local latency, as a share of it.
     pub(super) hop: f64,
