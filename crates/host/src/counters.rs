@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-use numaherd_world::{Counts, ThreadId};
+use numaherd_world::{Counts, Thread, ThreadId, Unmanaged};
 
 use crate::event_choice::{self, Choice};
 use crate::kernel::{Attribute, Errno, Kernel};
@@ -167,9 +167,11 @@ impl Counters {
         }
     }
 
-    /// Whether a thread has counters. One that has not run since they were read need not be read.
-    pub(crate) fn has(&self, thread: ThreadId) -> bool {
-        self.groups.contains_key(&thread)
+    /// Whether a thread is to be read: it has run, or has no counters yet and may run at any time. Most of the kernel's
+    /// own threads never do.
+    pub(crate) fn wants(&self, thread: &Thread) -> bool {
+        let is_kernels = thread.unmanaged == Some(Unmanaged::KernelThread);
+        thread.cpu_share > 0.0 || !is_kernels && !self.groups.contains_key(&thread.id)
     }
 
     /// The counts of a thread since the last call for it; `None` at first sight, or when it did not
@@ -309,6 +311,42 @@ mod tests {
         );
         assert!(counters.end_tick(|_| false).is_empty());
         assert!(counters.groups.is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_given_counters_and_one_of_the_kernel_s_once_it_runs() {
+        let (_folder, root) = fake::root();
+        let opened = Arc::new(AtomicU64::new(0));
+        let of_all = opened.clone();
+        let kernel = fake::Counters(move |_: &Attribute, _, _| {
+            of_all.fetch_add(1, Ordering::Relaxed);
+            Ok(fake::anything())
+        });
+        let choice = chosen(&kernel, &root);
+        let before = opened.load(Ordering::Relaxed);
+        let mut counters = Counters::new(&kernel, choice);
+        assert_eq!(opened.load(Ordering::Relaxed), before + 1, "its own");
+        let mut thread = Thread {
+            id: ThreadId { tid: 4, born: 40 },
+            process: numaherd_world::ProcessId { pid: 4, born: 40 },
+            name: String::new(),
+            cpu: numaherd_topology::CpuId(0),
+            assigned: None,
+            affinity: Arc::default(),
+            cpuset: Arc::default(),
+            cpu_share: 0.0,
+            wait_share: 0.0,
+            tag: None,
+            counts: None,
+            unmanaged: Some(Unmanaged::KernelThread),
+        };
+        assert!(!counters.wants(&thread));
+        thread.cpu_share = 0.1;
+        assert!(counters.wants(&thread), "it has run");
+        (thread.cpu_share, thread.unmanaged) = (0.0, None);
+        assert!(counters.wants(&thread));
+        counters.read(&kernel, thread.id);
+        assert!(!counters.wants(&thread), "it has counters, and has not run");
     }
 
     /// A file that holds what a group's leader would answer, one answer after the other.

@@ -10,7 +10,7 @@ use numaherd_world::in_step::lock;
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Effort, Enforcement, Kinship, NewPages,
     Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal,
-    SignalReport, Snapshot, ThreadId, Unmanaged, Waker, World, WorldError,
+    SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -219,9 +219,7 @@ impl Host {
         );
         if let Some(counters) = &mut self.counters {
             for thread in &mut threads {
-                // One that sleeps is counted from now on, in case it runs later. Most of the kernel's own never do.
-                let is_kernels = thread.unmanaged == Some(Unmanaged::KernelThread);
-                if thread.cpu_share > 0.0 || !is_kernels && !counters.has(thread.id) {
+                if counters.wants(thread) {
                     thread.counts = counters.read(kernel, thread.id);
                 }
             }

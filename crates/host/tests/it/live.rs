@@ -47,6 +47,25 @@ fn herd() {
     std::hint::black_box(&memory);
 }
 
+/// Each time that the table grows, whoever opens a file waits for all CPUs.
+#[test]
+fn the_table_of_open_files_has_room_before_the_first_look() {
+    let herd = Herd::start();
+    let _host = herd.host();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let field = |key: &str, text: &str| -> u64 {
+        let after = text.split(key).nth(1).unwrap();
+        let first = after.split_whitespace().next().unwrap();
+        first.parse().unwrap_or(u64::MAX)
+    };
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let most = field("Max open files", &limits);
+    assert!(
+        field("FDSize:", &status) >= most.min(16384),
+        "{status}{limits}"
+    );
+}
+
 struct Herd {
     child: Child,
     /// Kept open so that the test harness in the child can say its last words.
