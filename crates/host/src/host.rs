@@ -12,7 +12,6 @@ use numaherd_world::{
     Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal,
     SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::affinity;
 use crate::agent::Agents;
@@ -31,6 +30,7 @@ use crate::memory_blocks::MemoryBlocks;
 use crate::movers::Movers;
 use crate::new_pages;
 use crate::node_states::NodeStates;
+use crate::open_files;
 use crate::options::HostOptions;
 use crate::pager::HostPager;
 use crate::perf_errors::Reasons;
@@ -121,7 +121,7 @@ impl Host {
     pub fn new(options: HostOptions, topology: Arc<Topology>) -> Result<Self, HostError> {
         let root = Root::new(&options.root);
         if root.is_live() {
-            make_room_for_files();
+            open_files::make_room();
         }
         let kernel = of_root(&root);
         let page_bytes = rustix::param::page_size() as u64;
@@ -580,27 +580,5 @@ fn residency_signal(root: &Root, topology: &Topology) -> SignalReport {
             "there is no /proc/self/numa_maps: the kernel has no NUMA support (CONFIG_NUMA)",
             "use a kernel built with it",
         )
-    }
-}
-
-/// Room for the files of some 1,600 threads, in 128 KiB (chosen here).
-const FILES: u64 = 16384;
-
-/// Raises the limit of open files, and has the kernel make the table for [`FILES`] of them now. Each time that it grows
-/// the table of a program with several threads, who opens the file waits for all CPUs (`synchronize_rcu`; in the lab, 20 ms).
-fn make_room_for_files() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum {
-        let raised = Rlimit {
-            current: maximum,
-            maximum,
-        };
-        // Without it threads beyond the limit have no counters, which their snapshot says.
-        let _ = setrlimit(Resource::Nofile, raised);
-    }
-    // The table has room up to the highest number that was ever in use.
-    let last = maximum.map_or(FILES, |maximum| maximum.min(FILES)) - 1;
-    if let Ok(file) = std::fs::File::open("/dev/null") {
-        let _ = rustix::io::fcntl_dupfd_cloexec(&file, last as i32);
     }
 }

@@ -54,6 +54,7 @@ mod movers;
 mod new_pages;
 mod node_room;
 mod node_states;
+mod open_files;
 mod options;
 mod pager;
 mod pages;
