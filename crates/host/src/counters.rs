@@ -248,6 +248,7 @@ mod tests {
     use crate::fake;
     use crate::files::Root;
     use crate::perf_errors::Reasons;
+    use numaherd_world::ProcessId;
     use proptest::prelude::*;
     use std::io::Write;
     use std::sync::Arc;
@@ -326,20 +327,8 @@ mod tests {
         let before = opened.load(Ordering::Relaxed);
         let mut counters = Counters::new(&kernel, choice);
         assert_eq!(opened.load(Ordering::Relaxed), before + 1, "its own");
-        let mut thread = Thread {
-            id: ThreadId { tid: 4, born: 40 },
-            process: numaherd_world::ProcessId { pid: 4, born: 40 },
-            name: String::new(),
-            cpu: numaherd_topology::CpuId(0),
-            assigned: None,
-            affinity: Arc::default(),
-            cpuset: Arc::default(),
-            cpu_share: 0.0,
-            wait_share: 0.0,
-            tag: None,
-            counts: None,
-            unmanaged: Some(Unmanaged::KernelThread),
-        };
+        let mut thread = fake::thread(ProcessId { pid: 4, born: 40 }, 4);
+        thread.unmanaged = Some(Unmanaged::KernelThread);
         assert!(!counters.wants(&thread));
         thread.cpu_share = 0.1;
         assert!(counters.wants(&thread), "it has run");

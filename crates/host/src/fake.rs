@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use numaherd_topology::CpuSet;
-use numaherd_world::ThreadId;
+use numaherd_topology::{CpuId, CpuSet};
+use numaherd_world::{ProcessId, Thread, ThreadId};
 
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, HintMap, Kernel, Mapped};
@@ -20,6 +20,24 @@ pub(crate) fn root() -> (tempfile::TempDir, Root) {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(folder.path());
     (folder, root)
+}
+
+/// A thread without a name that sleeps.
+pub(crate) fn thread(process: ProcessId, tid: u32) -> Thread {
+    Thread {
+        id: ThreadId { tid, born: 1 },
+        process,
+        name: String::new(),
+        cpu: CpuId(0),
+        assigned: None,
+        affinity: Arc::default(),
+        cpuset: Arc::default(),
+        cpu_share: 0.0,
+        wait_share: 0.0,
+        tag: None,
+        counts: None,
+        unmanaged: None,
+    }
 }
 
 /// A descriptor of nothing in particular.

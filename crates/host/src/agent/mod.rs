@@ -114,27 +114,10 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixListener;
 
-    use numaherd_topology::CpuId;
-    use numaherd_world::{Agent, ThreadId, VirtualCpu};
+    use numaherd_world::{Agent, VirtualCpu};
 
     use super::*;
-
-    fn thread(process: ProcessId, tid: u32) -> Thread {
-        Thread {
-            id: ThreadId { tid, born: 1 },
-            process,
-            name: String::new(),
-            cpu: CpuId(0),
-            assigned: None,
-            affinity: Arc::default(),
-            cpuset: Arc::default(),
-            cpu_share: 0.0,
-            wait_share: 0.0,
-            tag: None,
-            counts: None,
-            unmanaged: None,
-        }
-    }
+    use crate::fake::thread;
 
     #[test]
     fn what_an_agent_tells_is_put_to_the_threads_of_its_vcpus() {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use numaherd_topology::CpuId;
 use numaherd_world::{ThreadId, VirtualCpu};
 
 use super::machine::Monitor;
 use super::qmp::NoAnswer;
 use super::*;
+use crate::fake;
 
 /// Processes as /proc shows them, without any thread of theirs.
 struct Tree(tempfile::TempDir);
@@ -84,18 +84,8 @@ fn process(pid: u32) -> ProcessId {
 
 fn thread(pid: u32) -> impl Fn((&&str, u32)) -> Thread {
     move |(name, tid)| Thread {
-        id: ThreadId { tid, born: 1 },
-        process: process(pid),
         name: (*name).to_owned(),
-        cpu: CpuId(0),
-        assigned: None,
-        affinity: Arc::default(),
-        cpuset: Arc::default(),
-        cpu_share: 0.0,
-        wait_share: 0.0,
-        tag: None,
-        counts: None,
-        unmanaged: None,
+        ..fake::thread(process(pid), tid)
     }
 }
 
