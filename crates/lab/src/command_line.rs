@@ -75,12 +75,13 @@ pub struct Inherited {
 /// * No watchdogs: under the model a vCPU may rightly stand still for long.
 /// * `panic=-1` with QEMU's `-no-reboot` ends QEMU at once.
 /// * `no_timer_check`: on a busy host the timer may tick too late for the kernel's test of it, which ends in a panic.
+/// * `iomem=relaxed`: the guest's first process may map the interrupt controller.
 /// * `cryptomgr.notests` and `initcall_blacklist`: what nothing in the guest uses takes an eighth of a boot under
 ///   emulation. These are the self-tests of ciphers and of the random numbers of jitter, keys that are stored
 ///   encrypted, and the certificates that modules may be signed with.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable \
     lpj=4000000 no_timer_check nowatchdog rcupdate.rcu_cpu_stall_suppress=1 audit=0 apparmor=0 selinux=0 \
-    random.trust_cpu=on cryptomgr.notests \
+    random.trust_cpu=on iomem=relaxed cryptomgr.notests \
     initcall_blacklist=jent_mod_init,init_encrypted,load_system_certificate_list";
 
 /// QEMU's machine without the model.

@@ -10,6 +10,7 @@
 
 mod agent;
 mod caches;
+mod interrupts;
 mod mounts;
 mod network;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
 /// Brings the guest up, starts the agent and reaps until the agent has ended.
 fn start_and_reap() -> io::Result<()> {
     mounts::mount_kernel_file_systems(Path::new("/"))?;
+    interrupts::end_lost()?;
     load_modules()?;
     mounts::enter_host_root()?;
     caches::show_last_level(Path::new("/"))?;

@@ -200,6 +200,14 @@ fn settings_that_a_measurement_needs_are_made() {
 }
 
 #[test]
+fn programs_can_sleep_on_every_cpu() {
+    let output = run(&shell(
+        "for cpu in $(seq 0 7); do taskset -c $cpu sleep 0.01 && echo $cpu; done",
+    ));
+    assert_eq!(text(&output.stdout), "0\n1\n2\n3\n4\n5\n6\n7\n");
+}
+
+#[test]
 fn the_kernels_configuration_is_where_programs_look_for_it() {
     let output = run(&shell("grep -x CONFIG_NUMA=y /boot/config-$(uname -r)"));
     assert_eq!(
