@@ -207,6 +207,10 @@ pub struct Reproduce {
     #[arg(long)]
     pub quick: bool,
 
+    /// Run on the machine of this file in place of the paper's of the same name, without comparing with the record
+    #[arg(long = "machine", value_name = "FILE", conflicts_with_all = ["decisions", "from", "markdown", "record"])]
+    pub machines: Vec<PathBuf>,
+
     /// Renew this record of the results; keeps the lines of papers that are not run
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,

@@ -23,10 +23,10 @@ use numaherd_model::program::{Curve, LINE_BYTES, Phase};
 use numaherd_model::{Binding, Job, Program, Until};
 use numaherd_topology::NodeId;
 
-use super::testbed::{Effort, KERNEL, Testbed, Workload};
+use super::testbed::{Effort, KERNEL, Machines, Testbed, Workload};
 
 /// A machine of four nodes; the benchmark's is not described.
-const MACHINE: &str = "xeon-x7550-4s";
+pub const MACHINE: &str = "xeon-x7550-4s";
 /// The node on which everything starts.
 const FIRST: NodeId = NodeId(0);
 const GIB: u64 = 1 << 30;
@@ -105,8 +105,8 @@ impl Benchmark {
 ///
 /// # Errors
 /// The machine is unknown, or a run fails.
-pub fn measure(effort: &Effort) -> Result<Measured> {
-    let testbed = Testbed::of(MACHINE)?;
+pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
+    let testbed = machines.testbed(MACHINE)?;
     effort.with_intervals(|effort| on(&testbed, effort))
 }
 
@@ -143,7 +143,9 @@ mod tests {
     fn every_claim_has_a_figure_and_every_figure_a_claim() {
         let effort = Effort::new(1, 30.0);
         let claims = Claims::built_in(Paper::Autonuma).unwrap();
-        let lines = claims.judge(&measure(&effort).unwrap()).unwrap();
+        let lines = claims
+            .judge(&measure(&effort, &Machines::default()).unwrap())
+            .unwrap();
         assert!(lines.iter().all(|line| line.ours.is_some()));
     }
 }

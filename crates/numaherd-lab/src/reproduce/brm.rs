@@ -28,14 +28,16 @@ mod workloads;
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
 
-use super::testbed::{Effort, Suite};
+pub(super) use setup::MACHINE;
+
+use super::testbed::{Effort, Machines, Suite};
 
 /// Runs all experiments but those in the lab.
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
-pub fn measure(effort: &Effort) -> Result<Measured> {
-    let setup = setup::Setup::new()?;
+pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
+    let setup = setup::Setup::new(machines)?;
     let mut measured = factors::measure(&setup)?;
     measured.append(micro::bound(&setup)?);
     measured.append(workloads::bound(&setup)?);
@@ -56,7 +58,7 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
 pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
     Ok(vec![Suite {
         name: "brm",
-        testbed: setup::Setup::new()?.testbed,
+        testbed: setup::Setup::new(&Machines::default())?.testbed,
         workloads: workloads::all(effort)?,
     }])
 }

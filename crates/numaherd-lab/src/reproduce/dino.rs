@@ -28,25 +28,27 @@ mod uma;
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
 
-use super::testbed::{Effort, Suite, Testbed, Workload};
+use super::testbed::{Effort, Machines, Suite, Workload};
 use super::traces::{Traces, where_recorded};
 
 /// The paper's machine.
 const MACHINE: &str = "opteron-8356-4s";
 /// Its second machine (§5.1), with 4 GB a node, on which K was varied (§5.2).
 const SECOND: &str = "opteron-2350-2s";
+/// All that its experiments on the model run on.
+pub const MACHINES: [&str; 3] = [MACHINE, SECOND, uma::MACHINE];
 
 /// Runs all experiments; without those on traces where the lab, which records them, is not set up.
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
-pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
-    let testbed = Testbed::of(MACHINE)?;
+pub fn measure(effort: &Effort, traces: &Traces, machines: &Machines) -> Result<Measured> {
+    let testbed = machines.testbed(MACHINE)?;
     let mut measured = scenarios::measure(&testbed)?;
     measured.append(clones::measure(&testbed)?);
-    measured.append(uma::measure()?);
+    measured.append(uma::measure(machines)?);
     let mut measured = measured.exact();
-    let second = Testbed::of(SECOND)?;
+    let second = machines.testbed(SECOND)?;
     let windows = sweep::testbeds(&second);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
     measured.append(effort.with_intervals(|effort| mpi::measure(&testbed, effort))?);
@@ -66,7 +68,7 @@ pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
     let suite = |name, machine, workloads: Vec<Named>| -> Result<Suite> {
         Ok(Suite {
             name,
-            testbed: Testbed::of(machine)?,
+            testbed: Machines::default().testbed(machine)?,
             workloads: workloads
                 .into_iter()
                 .map(|(name, one)| (name.to_owned(), one))

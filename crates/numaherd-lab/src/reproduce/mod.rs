@@ -28,7 +28,7 @@ use numaherd_experiment::claims::{
 };
 
 use crate::cli::Reproduce;
-use testbed::Effort;
+use testbed::{Effort, Machines};
 use traces::{Traces, where_recorded};
 
 /// What the experiments found.
@@ -94,6 +94,12 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
     }
     let traces = options.traces.clone().unwrap_or_else(kept_traces);
     // Damaged files are reported before minutes are spent.
+    let used: Vec<&str> = papers
+        .iter()
+        .flat_map(|&paper| machines_of(paper))
+        .copied()
+        .collect();
+    let machines = Machines::read(&options.machines, &used)?;
     let before = Record::built_in()?;
     let renewed = match &options.record {
         Some(path) if path.exists() => Some(read(path)?),
@@ -113,7 +119,13 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             record: read(path)?.of(papers),
             left_out: Vec::new(),
         },
-        None => run(papers, options.commit.as_deref(), &effort, &traces)?,
+        None => run(
+            papers,
+            options.commit.as_deref(),
+            &effort,
+            &traces,
+            &machines,
+        )?,
     };
     for left_out in &findings.left_out {
         if options.record.is_some() {
@@ -136,7 +148,8 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             line.what
         ));
     }
-    let is_error = !options.quick && options.record.is_none() && options.from.is_none();
+    let as_recorded = !options.quick && options.from.is_none() && options.machines.is_empty();
+    let is_error = as_recorded && options.record.is_none();
     if is_error && !fallen.is_empty() {
         return Err(claims_fell(fallen.len()));
     }
@@ -195,7 +208,13 @@ fn check_traces(papers: &[Paper], traces: &Traces) -> Result<()> {
 }
 
 /// Runs the experiments of some papers, one paper after the other, each on all cores.
-fn run(papers: &[Paper], commit: Option<&str>, effort: &Effort, traces: &Path) -> Result<Findings> {
+fn run(
+    papers: &[Paper],
+    commit: Option<&str>,
+    effort: &Effort,
+    traces: &Path,
+    machines: &Machines,
+) -> Result<Findings> {
     let (mut measurements, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for &paper in papers {
         let claims = Claims::built_in(paper)?;
@@ -207,7 +226,7 @@ fn run(papers: &[Paper], commit: Option<&str>, effort: &Effort, traces: &Path) -
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         let effort = &of_paper(paper, effort);
-        let measured = measure(paper, effort, traces)
+        let measured = measure(paper, effort, traces, machines)
             .with_context(|| format!("cannot run {}'s experiments", paper.name()))?;
         bar.finish_and_clear();
         measurements.push(Measurement {
@@ -237,14 +256,25 @@ fn of_paper(paper: Paper, effort: &Effort) -> Effort {
     }
 }
 
-/// Runs all experiments of a paper. Traces are recorded into a folder where they are not there yet.
-fn measure(paper: Paper, effort: &Effort, traces: &Path) -> Result<Measured> {
+/// The machines of a paper that another can take the place of: those of its experiments on the model.
+fn machines_of(paper: Paper) -> &'static [&'static str] {
     match paper {
-        Paper::Dino => dino::measure(effort, &Traces::within(traces)?),
-        Paper::NMass => nmass::measure(effort),
-        Paper::Brm => brm::measure(effort),
+        Paper::Dino => &dino::MACHINES,
+        Paper::NMass => &[nmass::MACHINE],
+        Paper::Brm => &[brm::MACHINE],
+        Paper::Autonuma => &[autonuma::MACHINE],
+        Paper::Ipm | Paper::Adaptive => &[],
+    }
+}
+
+/// Runs all experiments of a paper. Traces are recorded into a folder where they are not there yet.
+fn measure(paper: Paper, effort: &Effort, traces: &Path, machines: &Machines) -> Result<Measured> {
+    match paper {
+        Paper::Dino => dino::measure(effort, &Traces::within(traces)?, machines),
+        Paper::NMass => nmass::measure(effort, machines),
+        Paper::Brm => brm::measure(effort, machines),
         Paper::Ipm => ipm::measure(effort, &Traces::within(traces)?),
-        Paper::Autonuma => autonuma::measure(effort),
+        Paper::Autonuma => autonuma::measure(effort, machines),
         Paper::Adaptive => adaptive::measure(effort, &Traces::within(traces)?),
     }
 }
@@ -273,7 +303,7 @@ mod tests {
     fn is_judged(paper: Paper, effort: &Effort) {
         let folder = tempfile::tempdir().unwrap();
         traces::made::all(folder.path());
-        let measured = measure(paper, effort, folder.path()).unwrap();
+        let measured = measure(paper, effort, folder.path(), &Machines::default()).unwrap();
         let claims = Claims::built_in(paper).unwrap();
         assert_eq!(measured.without_traces, None);
         let lines = claims.judge(&measured).unwrap();

@@ -18,10 +18,10 @@ use numaherd_experiment::claims::Measured;
 use numaherd_model::{alone, numa_penalty};
 use numaherd_topology::{CpuId, NodeId};
 
-use super::testbed::{Effort, Suite, Testbed, cpu2006, program};
+use super::testbed::{Effort, Machines, Suite, Testbed, cpu2006, program};
 
 /// The paper's machine.
-const MACHINE: &str = "xeon-e5520-2s";
+pub const MACHINE: &str = "xeon-e5520-2s";
 /// The node that has the memory, a CPU of it, and one of the other node.
 const HOME: NodeId = NodeId(0);
 const NEAR: u32 = 0;
@@ -31,8 +31,8 @@ const FAR: u32 = 4;
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
-pub fn measure(effort: &Effort) -> Result<Measured> {
-    let testbed = Testbed::of(MACHINE)?;
+pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
+    let testbed = machines.testbed(MACHINE)?;
     let profiles = profiles(&testbed)?;
     let profiled = workloads::profiled(&testbed, &profiles);
     let mut measured = mappings::measure(&testbed)?;
@@ -48,7 +48,7 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
 /// # Errors
 /// As [`measure`].
 pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
-    let testbed = Testbed::of(MACHINE)?;
+    let testbed = Machines::default().testbed(MACHINE)?;
     Ok(vec![Suite {
         name: "n-mass",
         testbed: workloads::profiled(&testbed, &profiles(&testbed)?),

@@ -227,9 +227,11 @@ exceeds 1) have a tolerance of their own, and the note has the reason. A bound (
 by the tolerance that is shown with it, if any; *as much as* is no bound, but the figure of the largest. An order
 holds when its margin, which is `ours`, is positive, and where chance is in it, when the margin's 95 % confidence
 interval excludes zero (`± `; delete-one jackknife over the runs). The programs' compilers and the
-modelled core differ from the papers': the size of an effect is compared, not its last digits. Where a note says what
-other figures of a program or a machine would give, that was computed once from the model's equations, outside the
-program; no command repeats it.
+modelled core differ from the papers': the size of an effect is compared, not its last digits.
+
+Some notes say what another figure of a machine would give: `numaherd reproduce PAPER --quick --machine FILE` shows it, where
+`FILE` is a changed copy of the machine's file in `data/machines`. What other figures of a program or of the model would give was
+computed once, outside the program.
 
 "
     );

@@ -17,7 +17,7 @@ use numaherd_policy::settings::BrmSettings;
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
-use crate::reproduce::testbed::{KERNEL, Testbed, Workload};
+use crate::reproduce::testbed::{KERNEL, Machines, Testbed, Workload};
 
 /// The paper's policy.
 pub(super) const BRM: &str = "brm";
@@ -84,14 +84,17 @@ impl Sizes {
     }
 }
 
+/// The paper's machine.
+pub(in crate::reproduce) const MACHINE: &str = "xeon-e5620-2s";
+
 /// The machine, with brm's settings.
 pub(super) struct Setup {
     pub(super) testbed: Testbed,
 }
 
 impl Setup {
-    pub(super) fn new() -> Result<Self> {
-        let mut testbed = Testbed::of("xeon-e5620-2s")?;
+    pub(super) fn new(machines: &Machines) -> Result<Self> {
+        let mut testbed = machines.testbed(MACHINE)?;
         // The paper's programs are all tagged, so that every thread is a candidate.
         testbed.policies = Settings::parse("[brm]\ncandidates = \"all\"")?;
         Ok(Self { testbed })
@@ -230,7 +233,7 @@ mod tests {
 
     #[test]
     fn bindings_are_enumerated_up_to_what_is_alike() {
-        let setup = Setup::new().unwrap();
+        let setup = Setup::new(&Machines::default()).unwrap();
         let job = |name: &str| Job::new(program(name).unwrap().clone());
         let count = |jobs: &[Job]| setup.distinct_bindings(jobs).unwrap().len();
         assert_eq!(count(&[job("lu.C")]), 5);

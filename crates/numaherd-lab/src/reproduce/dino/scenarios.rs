@@ -272,6 +272,7 @@ fn fourth_figure(testbed: &Testbed) -> Result<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::testbed::Machines;
 
     const A: NodeId = NodeId(0);
     const B: NodeId = NodeId(1);
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn nothing_contends_in_scenario_0_and_the_split_adds_up() {
-        let testbed = Testbed::of(super::super::MACHINE).unwrap();
+        let testbed = Machines::default().testbed(super::super::MACHINE).unwrap();
         for kind in Class::ALL {
             let base = cost(&testbed, "mcf", kind, 0).unwrap();
             assert!(base.total().abs() < 0.01, "{base:?}");

@@ -13,7 +13,7 @@ use numaherd_experiment::statistics::mean;
 use numaherd_model::{Job, Until};
 use rayon::prelude::*;
 
-use crate::reproduce::testbed::{KERNEL, Testbed, Workload, increase, program};
+use crate::reproduce::testbed::{KERNEL, Machines, Workload, increase, program};
 
 /// The machine.
 pub(super) const MACHINE: &str = "uma-4x2";
@@ -41,8 +41,8 @@ pub(super) fn workloads(until: Until) -> Result<Vec<(&'static str, Workload)>> {
     WORKLOADS.into_iter().map(workload).collect()
 }
 
-pub(super) fn measure() -> Result<Measured> {
-    let testbed = Testbed::of(MACHINE)?;
+pub(super) fn measure(machines: &Machines) -> Result<Measured> {
+    let testbed = machines.testbed(MACHINE)?;
     let workloads = workloads(Until::Time(Duration::from_secs(SECONDS)))?;
     let behind = |(_, workload): &(&str, Workload)| {
         let slowdown =
