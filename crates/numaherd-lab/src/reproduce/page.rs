@@ -229,7 +229,7 @@ holds when its margin, which is `ours`, is positive, and where chance is in it, 
 interval excludes zero (`± `; delete-one jackknife over the runs). The programs' compilers and the
 modelled core differ from the papers': the size of an effect is compared, not its last digits.
 
-Some notes say what another figure of a machine would give: `numaherd reproduce PAPER --quick --machine FILE` shows it, where
+Some notes say what another figure of a machine would give: `numaherd reproduce n-mass --quick --machine FILE` shows it, where
 `FILE` is a changed copy of the machine's file in `data/machines`. What other figures of a program or of the model would give was
 computed once, outside the program.
 
