@@ -222,7 +222,7 @@ impl Machines {
             }
             let (file, name) = (file.display(), &machine.name);
             let used = match used {
-                [] => "none, since these experiments are not on the model".to_owned(),
+                [] => "none; --machine is for dino, n-mass, brm and autonuma".to_owned(),
                 used => used.join(", "),
             };
             let why = format!(
@@ -452,6 +452,6 @@ mod tests {
                  one of these: opteron-8356-4s, opteron-2350-2s"
             )
         );
-        assert!(wrong(&[]).ends_with("none, since these experiments are not on the model"));
+        assert!(wrong(&[]).ends_with("none; --machine is for dino, n-mass, brm and autonuma"));
     }
 }
