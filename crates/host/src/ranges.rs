@@ -10,7 +10,7 @@
 //! and it is the kernel that holds to it, page by page. A mapping that could be shared (`MAP_SHARED`) often is not: the
 //! memory of a virtual machine is mapped so for devices that run in other processes, by QEMU alone where there are none.
 //! So orders for a whole process only pass over those that `numa_maps` says are mapped again: a large segment that many
-//! processes have would cost a refusal for each page of each.
+//! processes have, or an array that a fork has left to all of a pool, would cost a refusal for each page of each.
 //!
 //! Orders for a kind of memory go by `numa_maps` as well: they take the mappings whose pages are all of that kind, and
 //! pass over those that have pages of two, as the data of programs and libraries do. Of shared memory and files, pages are
@@ -113,7 +113,7 @@ fn of_all<'m>(
 ) -> Vec<Span> {
     let span = |mapping: &maps::Mapping| {
         let on = by_start.get(&mapping.start);
-        let on = on.filter(|on| !(mapping.shared && on.mapped_again))?;
+        let on = on.filter(|on| !on.mapped_again)?;
         Some(Span {
             range: mapping.start..mapping.end,
             known: known(mapping, on, to, page_bytes)?,
@@ -269,5 +269,35 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_others_map_too_is_no_part_of_an_order_for_all() {
+        let process = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(process.path().join("proc/7")).unwrap();
+        let numa_maps = "2000 default anon=2 mapmax=9 N1=2\n8000 default anon=2 N1=2\n\
+                         c000 default file=/dev/shm/x dirty=2 mapmax=2 N1=2\n";
+        std::fs::write(process.path().join("proc/7/numa_maps"), numa_maps).unwrap();
+        let order = |pages| PageOrder {
+            process: ProcessId { pid: 7, born: 1 },
+            thread: ThreadId { tid: 7, born: 1 },
+            pages,
+            to: NodeId(0),
+            rule: Cow::Borrowed("test"),
+            why: String::new(),
+        };
+        let mappings = [mapping(2, 2), mapping(8, 2), mapping(12, 2)];
+        let root = Root::new(process.path());
+        let first = |pages| -> Vec<u64> {
+            let spans = spans(&root, &order(pages), &mappings, PAGE);
+            spans.iter().map(|span| span.range.start / PAGE).collect()
+        };
+        let of_kind = |kind| Pages::OfKind {
+            kind,
+            part: Part::WHOLE,
+        };
+        assert_eq!(first(Pages::All), [8]);
+        assert_eq!(first(of_kind(MemoryKind::Private)), [8]);
+        assert_eq!(first(of_kind(MemoryKind::Shared)), [2, 12]);
     }
 }

@@ -145,13 +145,14 @@ impl Thread {
     }
 }
 
-/// What holds a page: a process alone, memory that is made to be shared, or a file.
+/// What holds a page: a process alone, memory that several have, or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
     /// A process's own: heap, stacks, anonymous memory, and its copies of a file's pages that it wrote to.
     Private,
-    /// Made to be shared: anonymous `MAP_SHARED`, System V, POSIX (`/dev/shm`), `memfd`, shared huge pages.
+    /// Made to be shared: anonymous `MAP_SHARED`, System V, POSIX (`/dev/shm`), `memfd`, shared huge pages. And what a fork
+    /// has left to parent and children, until one of them writes to it.
     Shared,
     /// Pages of files: programs, libraries, and data that are mapped.
     File,

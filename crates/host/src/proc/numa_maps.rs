@@ -4,7 +4,9 @@
 //! hugetlbfs; transparent huge pages are counted as base pages, fs/proc/task_mmu.c).
 //!
 //! Kinds: `anon=` counts anonymous pages, which are the process's own, also where a file was mapped privately and
-//! written to. Of the other pages of a mapping with `file=`, those are shared memory whose file is one of the kernel's
+//! written to. A mapping without a file of which a page is mapped again (`mapmax=`) is what a fork has left to parent and
+//! children until one of them writes to it; it counts as shared, all of it, since how many of its pages are is not told.
+//! Of the other pages of a mapping with `file=`, those are shared memory whose file is one of the kernel's
 //! own (`/dev/zero` for anonymous `MAP_SHARED`, `/SYSV…`, `/memfd:…`), in `/dev/shm`, or of huge pages; the rest is of
 //! files. Files of a tmpfs elsewhere look like any other. On which of its nodes a mapping has its anonymous pages is not
 //! told where it has both; each is taken to have its part of them.
@@ -102,6 +104,7 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
         *count = count.saturating_mul(scale);
     }
     let of = match file {
+        None if mapped_again => MemoryKind::Shared,
         None => MemoryKind::Private,
         Some(path) if is_huge || is_memory(path) => MemoryKind::Shared,
         Some(_) => MemoryKind::File,
@@ -111,9 +114,10 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
         policy: policy.map(|policy| String::from_utf8_lossy(policy).into_owned()),
         pages,
         of,
-        private: match of {
-            MemoryKind::Private => u64::MAX,
-            _ => anonymous.saturating_mul(scale),
+        private: match (of, file) {
+            (MemoryKind::Private, _) => u64::MAX,
+            (_, None) => 0,
+            (_, Some(_)) => anonymous.saturating_mul(scale),
         },
         mapped_again,
     })
@@ -243,6 +247,25 @@ mod tests {
             "a library's data, of which some was written to"
         );
         assert_eq!(kinds[10..], whole(&[Private; 3]));
+    }
+
+    #[test]
+    fn what_a_fork_has_left_is_shared_until_it_is_written_to() {
+        let worker = parse(
+            b"7f0000000000 default anon=8192 dirty=8192 mapmax=9 N1=8000 N2=192 kernelpagesize_kB=4\n\
+              7f0100000000 default anon=500 dirty=500 active=0 N3=500 kernelpagesize_kB=4\n",
+            4096,
+        );
+        let kinds = [Some(MemoryKind::Shared), Some(MemoryKind::Private)];
+        assert_eq!([0, 1].map(|at| worker[at].kind()), kinds);
+        let residency = residency(&worker);
+        let of_others = [0, 1, 2, 3].map(|node| {
+            let kinds = residency.kinds.as_ref().unwrap();
+            kinds.shared.of_others_on(NodeId(node))
+        });
+        assert_eq!(of_others, [0, 8000, 192, 0]);
+        let own = residency.of_kind(MemoryKind::Private).unwrap();
+        assert_eq!(own.pages, [(NodeId(3), 500)]);
     }
 
     #[test]
