@@ -361,6 +361,32 @@ fn the_doctor_reports_as_data() {
     );
 }
 
+/// A shell whose two children are forked off it and run no other program has its memory in common with them.
+#[test]
+fn memory_that_a_fork_has_left_to_several_is_shared() {
+    let mut shell = Command::new("sh")
+        .args(["-c", "read x | { echo ready; read y; }"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(shell.stdout.take().unwrap());
+    assert_eq!(output.lines().next().unwrap().unwrap(), "ready");
+    let pid = shell.id();
+    let mut host = Host::new(HostOptions::new(Selection::Child { pid }), topology()).unwrap();
+    let snapshot = host.observe().unwrap();
+    let of_shell = snapshot.processes.iter().find(|one| one.id.pid == pid);
+    match &of_shell.unwrap().residency {
+        Some(residency) => {
+            let shared = &residency.kinds.as_ref().unwrap().shared;
+            assert!(shared.again && !shared.pages.is_empty(), "{residency:?}");
+        }
+        None => assert_residency_is_missing(&host),
+    }
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+}
+
 #[test]
 fn a_process_that_is_not_there_is_refused_by_number() {
     let selection = Selection::Processes {
