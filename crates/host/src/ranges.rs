@@ -14,7 +14,8 @@
 //!
 //! Orders for a kind of memory go by `numa_maps` as well: they take the mappings whose pages are all of that kind, and
 //! pass over those that have pages of two, as the data of programs and libraries do. Of shared memory and files, pages are
-//! moved that other processes map, too; but not those of programs and libraries, which everybody has.
+//! moved that other processes map, too; but not those of programs and libraries, which everybody has, nor a library's data
+//! that a fork has left to several.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -93,9 +94,13 @@ pub(crate) fn spans(
             let by_start = by_start().unwrap_or_default();
             let of_kind = |mapping: &maps::Mapping| {
                 let on = by_start.get(&mapping.start);
-                let is_everybodys =
-                    |on: &NodePages| kind == MemoryKind::File && !mapping.shared && on.mapped_again;
-                let on = on.filter(|on| on.kind() == Some(kind) && !is_everybodys(on))?;
+                let with_others = match kind {
+                    MemoryKind::Private => false,
+                    MemoryKind::Shared => true,
+                    MemoryKind::File => mapping.shared,
+                };
+                let is_meant = |on: &NodePages| on.kind() == Some(kind);
+                let on = on.filter(|on| is_meant(on) && (with_others || !on.mapped_again))?;
                 let known = known(mapping, on, order.to, page_bytes)?;
                 Some(part_of(mapping, kind, part, known, page_bytes))
             };
@@ -276,7 +281,9 @@ mod tests {
         let process = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(process.path().join("proc/7")).unwrap();
         let numa_maps = "2000 default anon=2 mapmax=9 N1=2\n8000 default anon=2 N1=2\n\
-                         c000 default file=/dev/shm/x dirty=2 mapmax=2 N1=2\n";
+                         c000 default file=/dev/shm/x dirty=2 mapmax=2 N1=2\n\
+                         10000 default file=/lib/x.so anon=2 dirty=2 mapmax=9 N1=2\n\
+                         14000 default file=/lib/x.so anon=2 dirty=2 N1=2\n";
         std::fs::write(process.path().join("proc/7/numa_maps"), numa_maps).unwrap();
         let order = |pages| PageOrder {
             process: ProcessId { pid: 7, born: 1 },
@@ -286,7 +293,7 @@ mod tests {
             rule: Cow::Borrowed("test"),
             why: String::new(),
         };
-        let mappings = [mapping(2, 2), mapping(8, 2), mapping(12, 2)];
+        let mappings = [2, 8, 12, 16, 20].map(|first| mapping(first, 2));
         let root = Root::new(process.path());
         let first = |pages| -> Vec<u64> {
             let spans = spans(&root, &order(pages), &mappings, PAGE);
@@ -296,8 +303,8 @@ mod tests {
             kind,
             part: Part::WHOLE,
         };
-        assert_eq!(first(Pages::All), [8]);
-        assert_eq!(first(of_kind(MemoryKind::Private)), [8]);
+        assert_eq!(first(Pages::All), [8, 20]);
+        assert_eq!(first(of_kind(MemoryKind::Private)), [8, 20]);
         assert_eq!(first(of_kind(MemoryKind::Shared)), [2, 12]);
     }
 }
