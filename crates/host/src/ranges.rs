@@ -10,7 +10,8 @@
 //! and it is the kernel that holds to it, page by page. A mapping that could be shared (`MAP_SHARED`) often is not: the
 //! memory of a virtual machine is mapped so for devices that run in other processes, by QEMU alone where there are none.
 //! So orders for a whole process only pass over those that `numa_maps` says are mapped again: a large segment that many
-//! processes have, or an array that a fork has left to all of a pool, would cost a refusal for each page of each.
+//! processes have, or an array that a fork has left to all of a pool, would cost a refusal for each page of each. What a
+//! process has for itself in such a mapping stays as well.
 //!
 //! Orders for a kind of memory go by `numa_maps` as well: they take the mappings whose pages are all of that kind, and
 //! pass over those that have pages of two, as the data of programs and libraries do. Of shared memory and files, pages are
@@ -240,6 +241,17 @@ mod tests {
         }
     }
 
+    fn order(pages: Pages) -> PageOrder {
+        PageOrder {
+            process: ProcessId { pid: 1, born: 1 },
+            thread: ThreadId { tid: 1, born: 1 },
+            pages,
+            to: NodeId(0),
+            rule: Cow::Borrowed("test"),
+            why: String::new(),
+        }
+    }
+
     /// Of every window of up to eight pages over two mappings of up to three, with and without a gap between them.
     #[test]
     fn the_spans_of_every_small_window_are_its_pages_that_are_mapped() {
@@ -249,14 +261,7 @@ mod tests {
             let mappings = [mapping(2, one), mapping(2 + one + gap, other)];
             for (first, count) in (0..10).flat_map(|first| (0..=8).map(move |count| (first, count)))
             {
-                let order = PageOrder {
-                    process: ProcessId { pid: 1, born: 1 },
-                    thread: ThreadId { tid: 1, born: 1 },
-                    pages: Pages::Window { first, count },
-                    to: NodeId(0),
-                    rule: Cow::Borrowed("test"),
-                    why: String::new(),
-                };
+                let order = order(Pages::Window { first, count });
                 let spans = spans(&none, &order, &mappings, PAGE);
                 assert!(spans.iter().all(|span| !span.range.is_empty()), "{spans:?}");
                 let found = spans
@@ -279,20 +284,12 @@ mod tests {
     #[test]
     fn what_others_map_too_is_no_part_of_an_order_for_all() {
         let process = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(process.path().join("proc/7")).unwrap();
+        std::fs::create_dir_all(process.path().join("proc/1")).unwrap();
         let numa_maps = "2000 default anon=2 mapmax=9 N1=2\n8000 default anon=2 N1=2\n\
                          c000 default file=/dev/shm/x dirty=2 mapmax=2 N1=2\n\
                          10000 default file=/lib/x.so anon=2 dirty=2 mapmax=9 N1=2\n\
                          14000 default file=/lib/x.so anon=2 dirty=2 N1=2\n";
-        std::fs::write(process.path().join("proc/7/numa_maps"), numa_maps).unwrap();
-        let order = |pages| PageOrder {
-            process: ProcessId { pid: 7, born: 1 },
-            thread: ThreadId { tid: 7, born: 1 },
-            pages,
-            to: NodeId(0),
-            rule: Cow::Borrowed("test"),
-            why: String::new(),
-        };
+        std::fs::write(process.path().join("proc/1/numa_maps"), numa_maps).unwrap();
         let mappings = [2, 8, 12, 16, 20].map(|first| mapping(first, 2));
         let root = Root::new(process.path());
         let first = |pages| -> Vec<u64> {

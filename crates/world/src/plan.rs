@@ -78,7 +78,8 @@ pub enum Pages {
         count: u64,
     },
     /// Those in mappings of one kind of memory alone, or a part of them. Of shared memory and files, also those that
-    /// other processes have mapped; programs and libraries that are mapped again are passed over.
+    /// other processes have mapped; programs and libraries that are mapped again are passed over. Of private memory, not those
+    /// that a fork has left to several.
     OfKind {
         /// Which kind.
         kind: MemoryKind,
