@@ -22,12 +22,20 @@ pub struct Line<'a> {
     summaries: Vec<Summary>,
 }
 
+/// The time of a contender as a share of Linux's; where a rate is measured, Linux's rate as a share of its.
+#[derive(Clone, Copy)]
+struct Share<'a> {
+    scenario: &'a str,
+    share: f64,
+    /// Half of its 95 % interval; `None` where one of both had a single trial.
+    interval: Option<f64>,
+}
+
 /// A contender on a kernel, over all scenarios.
 struct Overall<'a> {
     policy: &'a str,
     kernel: &'a str,
-    /// Its time as a share of Linux's, with the scenario; where a rate is measured, Linux's rate as a share of its.
-    shares: Vec<(f64, &'a str)>,
+    shares: Vec<Share<'a>>,
     /// How many scenarios there are.
     of: usize,
 }
@@ -53,6 +61,13 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// Half of the 95 % interval of that cost, to first order in the intervals of both means.
+    fn cost_interval(&self, of: &Summary, instead_of: &Summary) -> Option<f64> {
+        let of_mean = of.interval? / of.mean;
+        let of_other = instead_of.interval? / instead_of.mean;
+        Some(self.cost(of, instead_of) * of_mean.hypot(of_other))
+    }
+
     fn find(&self, policy: &str) -> Option<&Summary> {
         self.summaries.iter().find(|one| one.policy == policy)
     }
@@ -72,17 +87,28 @@ impl<'a> Line<'a> {
     }
 }
 
+impl Share<'_> {
+    /// Whether it is above 1 by more than chance; `None` where that is unknown.
+    fn is_slower(&self) -> Option<bool> {
+        Some(self.share - self.interval? > 1.0)
+    }
+}
+
 impl Overall<'_> {
-    fn worst(&self) -> Option<(f64, &str)> {
-        self.shares
-            .iter()
-            .copied()
-            .max_by(|a, b| a.0.total_cmp(&b.0))
+    fn worst(&self) -> Option<Share<'_>> {
+        let shares = self.shares.iter().copied();
+        shares.max_by(|a, b| a.share.total_cmp(&b.share))
+    }
+
+    /// In how many scenarios it is slower than Linux by more than chance; `None` where that is known of none.
+    fn slower(&self) -> Option<usize> {
+        let known: Vec<bool> = self.shares.iter().filter_map(Share::is_slower).collect();
+        (!known.is_empty()).then(|| known.iter().filter(|&&is_slower| is_slower).count())
     }
 
     /// The geometric mean.
     fn mean(&self) -> Option<f64> {
-        let logarithms = self.shares.iter().map(|(share, _)| share.ln());
+        let logarithms = self.shares.iter().map(|share| share.share.ln());
         (!self.shares.is_empty()).then(|| mean(logarithms).exp())
     }
 }
@@ -103,8 +129,13 @@ fn overall<'a>(lines: &'a [Line<'a>]) -> Vec<Overall<'a>> {
         for kernel in &kernels {
             let on_kernel = || lines.iter().filter(|line| line.kernel == *kernel);
             let share = |line: &'a Line<'a>| {
-                let cost = line.cost(line.find(policy)?, line.find(BASELINE)?);
-                Some((cost, line.scenario))
+                let (of, linux) = (line.find(policy)?, line.find(BASELINE)?);
+                let is_linux = policy == BASELINE;
+                Some(Share {
+                    scenario: line.scenario,
+                    share: line.cost(of, linux),
+                    interval: line.cost_interval(of, linux).filter(|_| !is_linux),
+                })
             };
             all.push(Overall {
                 policy,
@@ -114,7 +145,7 @@ fn overall<'a>(lines: &'a [Line<'a>]) -> Vec<Overall<'a>> {
             });
         }
     }
-    let worst = |of: &Overall<'_>| of.worst().map_or(f64::INFINITY, |(share, _)| share);
+    let worst = |of: &Overall<'_>| of.worst().map_or(f64::INFINITY, |worst| worst.share);
     let lacks = |of: &Overall<'_>| of.of - of.shares.len();
     all.sort_by(|a, b| lacks(a).cmp(&lacks(b)).then(worst(a).total_cmp(&worst(b))));
     all
@@ -123,7 +154,16 @@ fn overall<'a>(lines: &'a [Line<'a>]) -> Vec<Overall<'a>> {
 /// Both tables. A contender without a figure in a scenario has dashes, or counts fewer scenarios.
 pub fn text(lines: &[Line<'_>]) -> String {
     let percent = |share: Option<f64>| figure(share.map(|share| share * 100.0), 0);
-    let headings = ["contender", "Linux", "worst %", "in", "mean %", "scenarios"];
+    let headings = [
+        "contender",
+        "Linux",
+        "worst %",
+        "±",
+        "in",
+        "slower",
+        "mean %",
+        "scenarios",
+    ];
     let mut contenders = Table::new(2, headings);
     for one in overall(lines) {
         let worst = one.worst();
@@ -134,8 +174,10 @@ pub fn text(lines: &[Line<'_>]) -> String {
         contenders.row([
             one.policy.to_owned(),
             one.kernel.to_owned(),
-            percent(worst.map(|(share, _)| share)),
-            worst.map_or("-", |(_, scenario)| scenario).to_owned(),
+            percent(worst.map(|worst| worst.share)),
+            percent(worst.and_then(|worst| worst.interval)),
+            worst.map_or("-", |worst| worst.scenario).to_owned(),
+            one.slower().map_or("-".to_owned(), |n| n.to_string()),
             percent(one.mean()),
             scenarios,
         ]);
@@ -170,7 +212,8 @@ pub fn text(lines: &[Line<'_>]) -> String {
     }
     format!(
         "All scenarios\n{}\nTime as a share of that of linux on the same kernel, the worst first: of the worst scenario, and the\n\
-         geometric mean of all in which both have figures; of a rate, that of linux as a share of it.\n\n{}\nThe best of our \
+         geometric mean of all in which both have figures; of a rate, that of linux as a share of it. ±: half of the\n\
+         95 % interval. slower: in how many scenarios it takes longer than linux by more than that.\n\n{}\nThe best of our \
          policies beside the best of the others: its time as a share of the other's, where it is\nfurthest behind first. The \
          best of several is so partly by chance: see the intervals.\n",
         contenders.text(),
@@ -196,7 +239,7 @@ pub fn chart(lines: &[Line<'_>]) -> String {
         let percents = |name: &&str| {
             let mut all = all.iter();
             let one = all.find(|one| one.policy == *name && one.kernel == *kernel);
-            let worst = one.and_then(|one| Some(one.worst()?.0 * 100.0));
+            let worst = one.and_then(|one| Some(one.worst()?.share * 100.0));
             (worst, one.and_then(|one| Some(one.mean()? * 100.0)))
         };
         let (worst, mean) = names.iter().map(percents).unzip();
@@ -306,6 +349,28 @@ mod tests {
     fn the_worst_case_is_first_and_where_ours_is_furthest_behind() {
         let policies = policies();
         insta::assert_snapshot!("overview", text(&lines(&policies)));
+    }
+
+    #[test]
+    fn it_is_slower_only_beyond_the_intervals_of_both() {
+        let policies = policies();
+        let slower = |mean: f64, intervals: [Option<f64>; 2]| {
+            let means = [("linux", 10.0), ("dino", mean)];
+            let mut line = line("pairs", &policies, Measure::default(), &means);
+            for (summary, interval) in line.summaries.iter_mut().zip(intervals) {
+                summary.interval = interval;
+            }
+            let lines = [line];
+            let all = overall(&lines);
+            let dino = all.iter().find(|one| one.policy == "dino");
+            dino.and_then(Overall::slower)
+        };
+        // 3 and 4 in 10 are 5 together, times the 1.2 or 1.8 that dino takes.
+        assert_eq!(slower(12.0, [Some(3.0), Some(4.8)]), Some(0));
+        assert_eq!(slower(18.0, [Some(3.0), Some(7.2)]), Some(0));
+        assert_eq!(slower(12.0, [Some(0.6), Some(0.96)]), Some(1));
+        assert_eq!(slower(8.0, [Some(0.1), Some(0.1)]), Some(0));
+        assert_eq!(slower(18.0, [Some(0.1), None]), None);
     }
 
     #[test]
