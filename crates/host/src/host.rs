@@ -203,6 +203,8 @@ impl Host {
         let interval_ns = now - self.observed_ns;
         self.observed_ns = now;
         let online = self.shared.online();
+        self.node_states
+            .count(&self.shared.root, &self.shared.topology);
         let mut tick = Tick {
             kernel,
             assignments: &mut self.assignments,

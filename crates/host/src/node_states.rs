@@ -2,7 +2,9 @@
 //!
 //! Problem: where the threads of one program or cgroup alone are watched, others keep CPUs busy that look idle. Rule: the
 //! kernel's own count of each CPU's time tells, from one snapshot to the next. It counts in ticks, so that a short interval is
-//! known less well. Where every thread is watched it is not read: that takes the kernel long on large machines.
+//! known less well. It is read as the look at the threads begins: a first look at many processes takes a while, in which they
+//! run on, and what they ran then would be others'. Where every thread is watched it is not read: that takes the kernel long
+//! on large machines.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +19,10 @@ use crate::proc::meminfo;
 /// Reads the states of nodes.
 #[derive(Debug)]
 pub(crate) struct NodeStates {
-    /// Time by CPU at the last snapshot; `None` where every thread is watched.
+    /// Time by CPU at the last look; `None` where every thread is watched.
     times: Option<BTreeMap<u32, CpuTime>>,
+    /// How many CPUs of each node (place) were busy between the last two looks, if that is known.
+    busy_cpus: Option<Vec<f64>>,
 }
 
 impl NodeStates {
@@ -27,12 +31,17 @@ impl NodeStates {
             options.selection == Selection::Machine && options.only_user.is_none();
         Self {
             times: (!all_are_watched).then(BTreeMap::new),
+            busy_cpus: None,
         }
     }
 
-    /// The states now; nodes whose memory cannot be read are left out.
-    pub(crate) fn read(&mut self, root: &Root, topology: &Topology) -> Vec<NodeState> {
-        let busy_cpus = self.busy_cpus(root, topology);
+    /// Begins a look: until now, CPUs were busy.
+    pub(crate) fn count(&mut self, root: &Root, topology: &Topology) {
+        self.busy_cpus = self.busy_since(root, topology);
+    }
+
+    /// The states now, with the CPUs that were busy until the look began; nodes whose memory cannot be read are left out.
+    pub(crate) fn read(&self, root: &Root, topology: &Topology) -> Vec<NodeState> {
         let state = |(at, node): (usize, &Node)| {
             let text = root.read(&root.meminfo_of(node.id, topology)).ok()?;
             let (total_bytes, free_bytes) = meminfo::parse(&text)?;
@@ -41,15 +50,15 @@ impl NodeStates {
                 total_bytes,
                 free_bytes,
                 old_file_bytes: meminfo::inactive_file(&text).unwrap_or(0),
-                busy_cpus: busy_cpus.as_ref().map(|of_nodes| of_nodes[at]),
+                busy_cpus: self.busy_cpus.as_ref().map(|of_nodes| of_nodes[at]),
             })
         };
         let nodes = topology.nodes().iter().enumerate();
         nodes.filter_map(state).collect()
     }
 
-    /// Busy CPUs of each node (place) since the last snapshot; `None` where there was none, or no tick fell between the two.
-    fn busy_cpus(&mut self, root: &Root, topology: &Topology) -> Option<Vec<f64>> {
+    /// Busy CPUs of each node (place) since the last look; `None` where there was none, or no tick fell between the two.
+    fn busy_since(&mut self, root: &Root, topology: &Topology) -> Option<Vec<f64>> {
         let before = self.times.as_mut()?;
         let now = cpu_times::parse(&root.read("proc/stat").ok()?);
         let busy = |cpu: u32| {
@@ -99,6 +108,7 @@ mod tests {
             path: "/a".to_owned(),
         }));
         let mut read = || -> Vec<Option<f64>> {
+            states.count(&root, topology);
             let states = states.read(&root, topology);
             states.iter().map(|node| node.busy_cpus).collect()
         };
@@ -109,7 +119,7 @@ mod tests {
             .collect();
         let all = nodes.iter().sum();
         stat(&vec![[0, 0]; all]);
-        assert_eq!(read(), [None, None], "no snapshot before");
+        assert_eq!(read(), [None, None], "no look before");
         // The first CPU was busy for all of the time, another half of it.
         let mut ticks = vec![[0, 100]; all];
         let second = topology.nodes()[1].cpus.first().unwrap().index();
@@ -117,7 +127,18 @@ mod tests {
         stat(&ticks);
         assert_eq!(read(), [Some(1.0), Some(0.5)]);
         assert_eq!(read(), [None, None], "no tick since");
+        // What CPUs do while a look lasts is of the next interval.
+        ticks[0] = [100, 200];
+        stat(&ticks);
+        states.count(&root, topology);
+        ticks[0] = [200, 200];
+        stat(&ticks);
+        let busy = |states: &NodeStates| states.read(&root, topology)[0].busy_cpus;
+        assert_eq!(busy(&states), Some(0.0));
+        states.count(&root, topology);
+        assert_eq!(busy(&states), Some(1.0));
         let mut of_all = NodeStates::of(&HostOptions::new(Selection::Machine));
+        of_all.count(&root, topology);
         assert_eq!(of_all.read(&root, topology)[0].busy_cpus, None);
     }
 }

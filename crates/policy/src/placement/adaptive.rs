@@ -55,12 +55,12 @@
 //! Room: no thread is put on a core beside another while a core that it may use is idle. The kernel spreads threads
 //! over the cores of a domain, so a domain has room for as many threads as it has cores, and for as many as it has
 //! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep
-//! busy are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. A thread
-//! needs as much room as it wanted at its busiest of late (half of that counts 5 s later), because threads that wait
-//! for each other want little now and all in a moment. One that sleeps after it has run for less than 0.1 s in all
-//! needs none, and memory does not go where it is: such a thread loads data and starts the others. A process whose
-//! threads want less than a third of the room that they need is left alone: what some do while the others sleep is
-//! not what the process does.
+//! busy are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. So are the
+//! threads of a domain in which more are held than it has CPUs. A thread needs as much room as it wanted at its busiest
+//! of late (half of that counts 5 s later), because threads that wait for each other want little now and all in a
+//! moment. One that sleeps after it has run for less than 0.1 s in all needs none, and memory does not go where it is:
+//! such a thread loads data and starts the others. A process whose threads want less than a third of the room that they
+//! need is left alone: what some do while the others sleep is not what the process does.
 //!
 //! Where nothing is counted, threads and memory are only brought together, and only when each look of 10 s wanted the
 //! same. No action can be verified then, so each counts as one without a gain: its cost is never refunded, and its
@@ -202,15 +202,25 @@ impl Adaptive {
         Vec::new()
     }
 
-    /// Lets threads go that could suffer nowhere any more, and those that wait for CPUs where nothing shows whether they
-    /// gain by being held, or where threads that are not watched have them.
+    /// Lets threads go that could suffer nowhere any more, and those that wait for CPUs while another domain has one: where
+    /// nothing shows whether they gain by being held, where threads that are not watched have the CPUs, and where more are
+    /// held than there are CPUs, since others have ended or were taken for busy.
     fn release(&mut self, stage: &Stage<'_>, picture: &Picture) {
         let wanted = picture.wanted_in(&picture.now());
+        let cores = &picture.cores;
+        let mut held = vec![0.0; cores.cpus().len()];
+        for load in &picture.threads {
+            let is_held = stage.thread(load.at).assigned.is_some();
+            if let Some(seat) = picture.seat(load.cpu).filter(|_| is_held) {
+                held[seat.domain] += load.wanted;
+            }
+        }
         let is_short = |load: &Load| {
             picture.seat(load.cpu).is_some_and(|seat| {
                 let domain = seat.domain;
-                (picture.from == Basis::Residency || picture.cores.has_others(domain))
-                    && uncounted::is_short(picture, &wanted, domain)
+                let are_too_many = held[domain] > cores.cpus()[domain] + search::ROOM;
+                let has_others = picture.from == Basis::Residency || cores.has_others(domain);
+                (has_others || are_too_many) && uncounted::is_short(picture, &wanted, domain)
             })
         };
         let calm = self.calm.line_up(&stage.snapshot.threads);

@@ -462,17 +462,33 @@ fn threads_that_the_kernel_will_spread_over_free_cpus_are_left_to_it() {
     assert_eq!(rules, Vec::<String>::new());
 }
 
-#[test]
-fn threads_that_a_policy_holds_where_cpus_are_short_are_spread() {
-    let mut scene = crowded();
-    for thread in &mut scene.snapshot.threads {
-        thread.assigned = Some(thread.cpu);
+/// Whether three threads that are held in a domain of two CPUs still are after a look, with so many others in each domain.
+fn are_held_beside(others: [u32; 4]) -> bool {
+    let mut scene = scene();
+    for (number, cpu) in [(1, 0), (2, 1), (3, 0)] {
+        program(&mut scene, number, cpu, 100.0, 400);
+        let thread = scene.snapshot.threads.last_mut().unwrap();
+        thread.assigned = Some(CpuId(cpu));
     }
-    let rules = look(&mut adaptive(), &mut scene, 2);
-    assert!(
-        rules.contains(&"adaptive: make room".to_owned()),
-        "{rules:?}"
-    );
+    let cpus = (0..4)
+        .zip(others)
+        .flat_map(|(domain, others)| (0..others).map(move |at| domain * 2 + at));
+    for (number, cpu) in (4..).zip(cpus) {
+        program(&mut scene, number, cpu, 0.0, 100);
+    }
+    look(&mut adaptive(), &mut scene, 1);
+    let held = scene
+        .snapshot
+        .threads
+        .iter()
+        .filter(|thread| thread.assigned.is_some());
+    held.count() == 3
+}
+
+#[test]
+fn threads_of_which_more_are_held_than_there_are_cpus_are_let_go_once_another_domain_has_one() {
+    assert!(are_held_beside([0, 2, 2, 2]));
+    assert!(!are_held_beside([0, 2, 2, 1]));
 }
 
 /// What is done about a thread that waits for memory, beside one that reads as much while it runs: for that share
