@@ -218,9 +218,10 @@ impl Adaptive {
         let is_short = |load: &Load| {
             picture.seat(load.cpu).is_some_and(|seat| {
                 let domain = seat.domain;
-                let are_too_many = held[domain] > cores.cpus()[domain] + search::ROOM;
-                let has_others = picture.from == Basis::Residency || cores.has_others(domain);
-                (has_others || are_too_many) && uncounted::is_short(picture, &wanted, domain)
+                let gains_nothing = picture.from == Basis::Residency
+                    || cores.has_others(domain)
+                    || held[domain] > cores.cpus()[domain] + search::ROOM;
+                gains_nothing && uncounted::is_short(picture, &wanted, domain)
             })
         };
         let calm = self.calm.line_up(&stage.snapshot.threads);
