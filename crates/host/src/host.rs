@@ -203,8 +203,7 @@ impl Host {
         let interval_ns = now - self.observed_ns;
         self.observed_ns = now;
         let online = self.shared.online();
-        self.node_states
-            .count(&self.shared.root, &self.shared.topology);
+        let busy_cpus = (self.node_states).busy_cpus(&self.shared.root, &self.shared.topology);
         let mut tick = Tick {
             kernel,
             assignments: &mut self.assignments,
@@ -237,6 +236,7 @@ impl Host {
         Ok(Look {
             threads,
             gaps,
+            busy_cpus,
             online,
             interval_ns,
         })
@@ -325,6 +325,8 @@ fn is_among(threads: &[numaherd_world::Thread], thread: ThreadId) -> bool {
 struct Look {
     threads: Vec<numaherd_world::Thread>,
     gaps: Vec<String>,
+    /// How many CPUs of each node (place) were busy until it began, if that is known.
+    busy_cpus: Option<Vec<f64>>,
     online: CpuSet,
     interval_ns: u64,
 }
@@ -402,9 +404,11 @@ impl World for Host {
             page_bytes: self.shared.page_bytes,
             online: look.online,
             processes,
-            nodes: self
-                .node_states
-                .read(&self.shared.root, &self.shared.topology),
+            nodes: NodeStates::read(
+                &self.shared.root,
+                &self.shared.topology,
+                look.busy_cpus.as_deref(),
+            ),
             threads,
             gaps,
         })

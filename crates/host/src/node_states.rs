@@ -1,7 +1,7 @@
 //! The state of each node: its memory, and how busy all threads of the machine keep its CPUs.
 //!
 //! Problem: where the threads of one program or cgroup alone are watched, others keep CPUs busy that look idle. Rule: the
-//! kernel's own count of each CPU's time tells, from one snapshot to the next. It counts in ticks, so that a short interval is
+//! kernel's own count of each CPU's time tells, from one look to the next. It counts in ticks, so that a short interval is
 //! known less well. It is read as the look at the threads begins: a first look at many processes takes a while, in which they
 //! run on, and what they ran then would be others'. Where every thread is watched it is not read: that takes the kernel long
 //! on large machines.
@@ -21,8 +21,6 @@ use crate::proc::meminfo;
 pub(crate) struct NodeStates {
     /// Time by CPU at the last look; `None` where every thread is watched.
     times: Option<BTreeMap<u32, CpuTime>>,
-    /// How many CPUs of each node (place) were busy between the last two looks, if that is known.
-    busy_cpus: Option<Vec<f64>>,
 }
 
 impl NodeStates {
@@ -31,17 +29,16 @@ impl NodeStates {
             options.selection == Selection::Machine && options.only_user.is_none();
         Self {
             times: (!all_are_watched).then(BTreeMap::new),
-            busy_cpus: None,
         }
     }
 
-    /// Begins a look: until now, CPUs were busy.
-    pub(crate) fn count(&mut self, root: &Root, topology: &Topology) {
-        self.busy_cpus = self.busy_since(root, topology);
-    }
-
-    /// The states now, with the CPUs that were busy until the look began; nodes whose memory cannot be read are left out.
-    pub(crate) fn read(&self, root: &Root, topology: &Topology) -> Vec<NodeState> {
+    /// The states now, where so many CPUs of each node (place) were busy until the look began; nodes whose memory cannot be
+    /// read are left out.
+    pub(crate) fn read(
+        root: &Root,
+        topology: &Topology,
+        busy_cpus: Option<&[f64]>,
+    ) -> Vec<NodeState> {
         let state = |(at, node): (usize, &Node)| {
             let text = root.read(&root.meminfo_of(node.id, topology)).ok()?;
             let (total_bytes, free_bytes) = meminfo::parse(&text)?;
@@ -50,7 +47,7 @@ impl NodeStates {
                 total_bytes,
                 free_bytes,
                 old_file_bytes: meminfo::inactive_file(&text).unwrap_or(0),
-                busy_cpus: self.busy_cpus.as_ref().map(|of_nodes| of_nodes[at]),
+                busy_cpus: busy_cpus.map(|of_nodes| of_nodes[at]),
             })
         };
         let nodes = topology.nodes().iter().enumerate();
@@ -58,7 +55,7 @@ impl NodeStates {
     }
 
     /// Busy CPUs of each node (place) since the last look; `None` where there was none, or no tick fell between the two.
-    fn busy_since(&mut self, root: &Root, topology: &Topology) -> Option<Vec<f64>> {
+    pub(crate) fn busy_cpus(&mut self, root: &Root, topology: &Topology) -> Option<Vec<f64>> {
         let before = self.times.as_mut()?;
         let now = cpu_times::parse(&root.read("proc/stat").ok()?);
         let busy = |cpu: u32| {
@@ -108,8 +105,8 @@ mod tests {
             path: "/a".to_owned(),
         }));
         let mut read = || -> Vec<Option<f64>> {
-            states.count(&root, topology);
-            let states = states.read(&root, topology);
+            let busy_cpus = states.busy_cpus(&root, topology);
+            let states = NodeStates::read(&root, topology, busy_cpus.as_deref());
             states.iter().map(|node| node.busy_cpus).collect()
         };
         let nodes: Vec<usize> = topology
@@ -130,15 +127,13 @@ mod tests {
         // What CPUs do while a look lasts is of the next interval.
         ticks[0] = [100, 200];
         stat(&ticks);
-        states.count(&root, topology);
+        let busy_cpus = states.busy_cpus(&root, topology);
         ticks[0] = [200, 200];
         stat(&ticks);
-        let busy = |states: &NodeStates| states.read(&root, topology)[0].busy_cpus;
-        assert_eq!(busy(&states), Some(0.0));
-        states.count(&root, topology);
-        assert_eq!(busy(&states), Some(1.0));
+        let now = NodeStates::read(&root, topology, busy_cpus.as_deref());
+        assert_eq!(now[0].busy_cpus, Some(0.0));
+        assert_eq!(states.busy_cpus(&root, topology).unwrap()[0], 1.0);
         let mut of_all = NodeStates::of(&HostOptions::new(Selection::Machine));
-        of_all.count(&root, topology);
-        assert_eq!(of_all.read(&root, topology)[0].busy_cpus, None);
+        assert_eq!(of_all.busy_cpus(&root, topology), None);
     }
 }

@@ -365,7 +365,7 @@ mod tests {
             let dino = all.iter().find(|one| one.policy == "dino");
             dino.and_then(Overall::slower)
         };
-        // 3 and 4 in 10 are 5 together, times the 1.2 or 1.8 that dino takes.
+        // Errors of 30 and 40 % are one of 50 % together, of the 1.2 or 1.8 times as long that it takes.
         assert_eq!(slower(12.0, [Some(3.0), Some(4.8)]), Some(0));
         assert_eq!(slower(18.0, [Some(3.0), Some(7.2)]), Some(0));
         assert_eq!(slower(12.0, [Some(0.6), Some(0.96)]), Some(1));
