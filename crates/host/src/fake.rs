@@ -85,6 +85,7 @@ struct State {
     questions: usize,
     ns_per_page: u64,
     now_ns: u64,
+    ns_per_question_of_time: u64,
     waited_ns: u64,
 }
 
@@ -119,6 +120,11 @@ impl FakeKernel {
     /// A machine on which so much time passes before whoever pauses goes on.
     pub(crate) fn slow(&self, ns: u64) {
         self.with(|state| state.slowness_ns = ns);
+    }
+
+    /// A machine on which so much time passes between two looks at the clock.
+    pub(crate) fn takes_between_looks_at_the_clock(&self, ns: u64) {
+        self.with(|state| state.ns_per_question_of_time = ns);
     }
 
     /// How often somebody paused.
@@ -380,7 +386,10 @@ impl Kernel for FakeKernel {
     }
 
     fn now_ns(&self) -> u64 {
-        self.with(|state| state.now_ns)
+        self.with(|state| {
+            state.now_ns += state.ns_per_question_of_time;
+            state.now_ns
+        })
     }
 
     fn pause(&self, time: Duration) {

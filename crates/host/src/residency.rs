@@ -3,10 +3,11 @@
 //! The kernel walks the page tables of a process for one reading, which takes seconds for terabytes
 //! and holds the process's memory lock meanwhile. So a reading is made when the last one has been
 //! paid for: a process whose reading took 10 ms is read again after 1 s at a share of 1 %. All
-//! processes together keep to the same share of a tick, the longest unread first; one that has never
-//! been read always is. A process whose pages Numaherd has moved since is read again ten times as soon, and at once if moving
-//! them took at least as long as reading does. One that has grown to twice its pages within ten seconds of its first reading is
-//! read again at once: programs load their data when they begin.
+//! processes together keep to the same share of a tick, the longest unread first. Those that have never been read go first: those
+//! that run, then the oldest, as many as can be read in as much time as the tick had, so that looks go on among thousands. A
+//! process whose pages Numaherd has moved since is read again ten times as soon, and at once if moving them took at least as long
+//! as reading does. One that has grown to twice its pages within ten seconds of its first reading is read again at once: programs
+//! load their data when they begin.
 //!
 //! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory apart
 //! from CPUs, it tells with `maps` in which mappings much private memory is.
@@ -97,23 +98,29 @@ impl Residencies {
             processes.iter().map(|&(process, _)| process).collect();
         self.known.retain(|process, _| alive.contains(process));
         let now = kernel.now_ns();
-        let mut due: Vec<(u64, ProcessId)> = Vec::new();
+        // When each was last read, whether it is idle, and which it is; those that never were come first.
+        let mut due: Vec<(Option<u64>, bool, ProcessId)> = Vec::new();
         for &(process, ran) in processes {
             let Some(read) = self.known.get(&process) else {
-                due.push((0, process));
+                due.push((None, !ran, process));
                 continue;
             };
-            let last_ns = read.at_ns.max(1);
+            let last_ns = Some(read.at_ns);
             if ran && (self.is_paid(read, now) || self.has_doubled(process, now)) {
-                due.push((last_ns, process));
+                due.push((last_ns, false, process));
             }
         }
-        due.sort_unstable();
-        let budget = interval_ns as f64 * self.share;
+        due.sort_unstable_by_key(|&(last, idle, process)| (last, idle, process.born, process.pid));
+        let again_ns = (interval_ns as f64 * self.share) as u64;
         let mut spent = 0;
-        for (last, process) in due {
-            if last > 0 && spent as f64 >= budget {
-                break;
+        for (last, _, process) in due {
+            let budget = if last.is_none() {
+                interval_ns
+            } else {
+                again_ns
+            };
+            if spent >= budget {
+                continue;
             }
             let began = kernel.now_ns();
             let first_ns = self.known.get(&process).map(|read| read.since_ns);
@@ -273,6 +280,29 @@ mod tests {
         assert_eq!(pages(&residencies, B), [(0, 5), (3, 7)]);
         residencies.refresh(&kernel, &[(B, false)], 1_000_000);
         assert_eq!(pages(&residencies, A), []);
+    }
+
+    #[test]
+    fn the_first_readings_of_many_take_no_longer_than_a_tick() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = FakeKernel::default();
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        // The younger a process, the lower its number.
+        let many = [1, 2, 3, 4].map(|pid| ProcessId {
+            pid,
+            born: 10 - u64::from(pid),
+        });
+        for process in many {
+            write(root.path(), process.pid, "numa_maps", "1000 default N0=5\n");
+        }
+        kernel.takes_between_looks_at_the_clock(400_000);
+        let mut look = || {
+            let all = many.map(|process| (process, process.pid == 1));
+            residencies.refresh(&kernel, &all, 1_000_000);
+            many.map(|process| residencies.of(process).is_some())
+        };
+        assert_eq!(look(), [true, false, true, true], "the first runs");
+        assert_eq!(look(), [true; 4]);
     }
 
     #[test]
