@@ -85,7 +85,7 @@ struct State {
     questions: usize,
     ns_per_page: u64,
     now_ns: u64,
-    ns_per_question_of_time: u64,
+    ns_per_clock_reading: u64,
     waited_ns: u64,
 }
 
@@ -122,9 +122,9 @@ impl FakeKernel {
         self.with(|state| state.slowness_ns = ns);
     }
 
-    /// A machine on which so much time passes between two looks at the clock.
-    pub(crate) fn takes_between_looks_at_the_clock(&self, ns: u64) {
-        self.with(|state| state.ns_per_question_of_time = ns);
+    /// A machine on which so much time passes from one reading of the clock to the next.
+    pub(crate) fn ns_per_clock_reading(&self, ns: u64) {
+        self.with(|state| state.ns_per_clock_reading = ns);
     }
 
     /// How often somebody paused.
@@ -387,7 +387,7 @@ impl Kernel for FakeKernel {
 
     fn now_ns(&self) -> u64 {
         self.with(|state| {
-            state.now_ns += state.ns_per_question_of_time;
+            state.now_ns += state.ns_per_clock_reading;
             state.now_ns
         })
     }

@@ -4,7 +4,7 @@
 //! and holds the process's memory lock meanwhile. So a reading is made when the last one has been
 //! paid for: a process whose reading took 10 ms is read again after 1 s at a share of 1 %. All
 //! processes together keep to the same share of a tick, the longest unread first. Those that have never been read go first: those
-//! that run, then the oldest, as many as can be read in as much time as the tick had, so that looks go on among thousands. A
+//! that run, then the oldest, until these readings have taken as long as the tick, so that looks go on among thousands. A
 //! process whose pages Numaherd has moved since is read again ten times as soon, and at once if moving them took at least as long
 //! as reading does. One that has grown to twice its pages within ten seconds of its first reading is read again at once: programs
 //! load their data when they begin.
@@ -105,9 +105,9 @@ impl Residencies {
                 due.push((None, !ran, process));
                 continue;
             };
-            let last_ns = Some(read.at_ns);
+            let last = Some(read.at_ns);
             if ran && (self.is_paid(read, now) || self.has_doubled(process, now)) {
-                due.push((last_ns, false, process));
+                due.push((last, false, process));
             }
         }
         due.sort_unstable_by_key(|&(last, idle, process)| (last, idle, process.born, process.pid));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_readings_of_many_take_no_longer_than_a_tick() {
+    fn first_readings_of_many_end_once_they_have_taken_as_long_as_a_tick() {
         let root = tempfile::tempdir().unwrap();
         let kernel = FakeKernel::default();
         let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
@@ -295,7 +295,7 @@ mod tests {
         for process in many {
             write(root.path(), process.pid, "numa_maps", "1000 default N0=5\n");
         }
-        kernel.takes_between_looks_at_the_clock(400_000);
+        kernel.ns_per_clock_reading(400_000);
         let mut look = || {
             let all = many.map(|process| (process, process.pid == 1));
             residencies.refresh(&kernel, &all, 1_000_000);
