@@ -11,15 +11,19 @@
 # Each call is one stage of some ten minutes: it makes trials that were not made yet, and writes the page with those that were.
 # Run it again until it no longer says that trials were not made. What the page has under "Notes" is written by hand, and stays.
 #
-# Trials are kept in target/results, by the last commit that changed more than documents; one that failed is made again
-# if its file is removed. `make setup`, `scripts/setup.sh linux 7.3` and `scripts/setup.sh peers` come first; a peer that is
-# missing says so on the page. These can be set, and stay the same for all stages:
+# Trials are kept in docs/trials, a file each, in a folder for the last commit that changed more than documents, and are there to
+# be committed. One is made again when its scenario, the lab or the workloads have changed, and one of our policies also when what
+# decides and acts has. One that failed is made again if its file is removed.
+#
+# `make setup`, `scripts/setup.sh linux 7.3` and `scripts/setup.sh peers` come first; a peer that is missing says so on the page.
+# These can be set, and stay the same for all stages:
 #
 #   SCENARIOS="scenarios/table.toml …"   as of the table
 #   CONTENDERS=linux,…                   as of the table
 #   KERNELS=7.3                          as of the table
 #   REPEAT=3  STAGE=7m                   the repeats, and how long trials may begin
 set -euo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")/.."
 
 table=${1:-peers}
@@ -60,10 +64,35 @@ commit=$(git log -1 --format=%h --abbrev=12 -- . ':!docs' ':!*.md')
 [ -n "${NUMAHERD:-}" ] || scripts/build.sh
 numaherd=${NUMAHERD:-${CARGO_TARGET_DIR:-target}/release/numaherd}
 
+# What is known of the trials of earlier commits, with what this commit has.
+trials=docs/trials kept=target/results/$commit
+lab=(crates/experiment crates/hardware crates/lab crates/numaherd-lab/src/{cli,compare,lab}* crates/topology data/machines menagerie)
+ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
+mkdir -p "$kept" "$trials/$commit"
+find "$trials" -name '*.json' | while read -r file; do
+    # SCENARIO.KERNEL.CONTENDER.REPEAT.json
+    trial=$(basename "$file") contender=${file%.*.json}
+    paths=("${lab[@]}" ":(glob)scenarios/**/${trial%%.*}.toml")
+    case ${contender##*.} in
+        linux | linux-* | interleave | weighted-interleave | numad | scx_*) ;;
+        *) paths+=("${ours[@]}") ;;
+    esac
+    if git diff --quiet "$(basename "$(dirname "$file")")" HEAD -- "${paths[@]}"; then
+        cp -n "$file" "$kept"
+    else
+        rm "$file"
+    fi
+done
+
 compared=(lab compare "${scenarios[@]}" --kernel "$kernels" --policies "$contenders" --repeat "$repeat")
 status=0
-output=$("$numaherd" "${compared[@]}" --keep "target/results/$commit" --for "${STAGE:-7m}" --chart "$chart") ||
+output=$("$numaherd" "${compared[@]}" --keep "$kept" --for "${STAGE:-7m}" --chart "$chart") ||
     status=$?
+for file in "$kept"/*.json; do
+    [ -n "$(find "$trials" -name "$(basename "$file")")" ] || cp "$file" "$trials/$commit"
+done
+find "$trials" -type d -empty -delete
+commits=$(find "$trials" -regextype egrep -regex ".*\.(${kernels//,/|})\..*" -printf '%h\n' | sort -u | sed 's|.*/||' | paste -sd ' ')
 [ -n "$output" ] || exit "$status"
 overview=${output##*$'\nAll scenarios\n'}
 notes=$([ ! -f "$page" ] || sed -n '/^## Notes$/,/^## Each scenario$/p' "$page" | sed '$d')
@@ -72,8 +101,9 @@ notes=$([ ! -f "$page" ] || sed -n '/^## Notes$/,/^## Each scenario$/p' "$page" 
     printf 'It has the worst case of each first. `scripts/results.sh %s` writes it in stages; [the lab](lab.md) is where trials are\n' "$table"
     printf 'made. Time is modelled, but the load of the host influences it. Tables give the number of trials; no figure contains a\n'
     printf 'trial that was not run.\n\n'
-    printf '* Machine: %s, %s CPUs\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
-    printf '* Commit: %s\n* Date: %s\n\n' "$commit" "$(date -u +%F)"
+    printf '* Written on: %s, %s CPUs\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
+    printf '* Trials are of: %s ([docs/trials](trials))\n' "$commits"
+    printf '* Date: %s\n\n' "$(date -u +%F)"
     printf '![Time of each contender as a share of that of Linux](figures/%s.svg)\n\n' "$name"
     printf '```\n$ numaherd %s\n```\n\n' "${compared[*]}"
     printf '## All scenarios\n\n```\n%s\n```\n\n' "$overview"
