@@ -58,7 +58,7 @@ impl Layouts {
             shared: SHARED,
         };
         let layout = |count: usize| {
-            let outcome = setup.outcome(sizes, Memory::Node0, [count, THREADS - count])?;
+            let outcome = setup.outcome(sizes, Memory::Wide, [count, THREADS - count])?;
             Ok(Layout {
                 seconds: outcome.seconds,
                 penalty: outcome.uncore_penalty.unwrap_or(f64::NAN),
