@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_contention::{Channel, Figures, LINE_BYTES, Lane, Seat};
-use numaherd_topology::machine::CacheSpec;
+use numaherd_topology::machine::{CacheSpec, TlbSpec};
 use numaherd_topology::{
     CacheKind, CpuId, Domain, Link, Machine, NodeId, PackageId, SharedBy, Topology, ways,
 };
@@ -38,6 +38,7 @@ pub struct Hardware {
     /// What the equations need.
     pub figures: Figures,
     modified_ns: Option<Vec<f64>>,
+    tlb: Option<TlbSpec>,
     /// What SMT siblings get done together, as the file has it.
     smt_throughput: f64,
 }
@@ -128,6 +129,7 @@ impl Hardware {
         };
         Ok(Self {
             modified_ns: memory.modified_line_ns.as_ref().map(|rows| rows.concat()),
+            tlb: machine.tlb.clone(),
             topology: Arc::new(topology),
             figures,
             smt_throughput,
@@ -150,6 +152,25 @@ impl Hardware {
             _ if same => self.figures.llc_ns,
             _ => self.figures.latency_ns(reader.node, owner.node),
         }
+    }
+
+    /// What finding the page of an access takes in ns, on average over accesses at random to so many bytes; 0 where the file has
+    /// no TLBs.
+    ///
+    /// The file's `miss_ns` is a walk whose entry is in the core's own caches. There, a line with entries takes turns with each line
+    /// of the program's data, so that entries have half of the room; the others cost a hit in the last-level cache as well.
+    pub(crate) fn walk_ns(&self, bytes: f64) -> f64 {
+        /// Of the entry of a page.
+        const ENTRY_BYTES: f64 = 8.0;
+        let Some(tlb) = &self.tlb else {
+            return 0.0;
+        };
+        let page_bytes = tlb.page_kib as f64 * 1024.0;
+        let entries = tlb.l2.as_ref().unwrap_or(&tlb.l1).entries as f64;
+        let pages = bytes / page_bytes;
+        let missed = (1.0 - entries / pages).max(0.0);
+        let far = (1.0 - self.figures.own_bytes / 2.0 / (pages * ENTRY_BYTES)).max(0.0);
+        missed * (tlb.miss_ns + far * self.figures.llc_ns)
     }
 
     /// The place of a CPU's domain and of its node.

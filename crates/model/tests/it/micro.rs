@@ -1,7 +1,6 @@
 //! The micro-benchmark of BRM on its machine: what Figs 4, 5 and 7 say, and hand-made arithmetic.
 //!
-//! Nothing of it is put in but the two inputs that the machine file names: remote latency, from
-//! Fig 4a at 256 MB, and what lines of other cores cost, from no figure of the paper.
+//! None of the machine's figures is from the paper's, but for sizes and bandwidth.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +65,8 @@ fn remote_memory_costs_nothing_in_cache_a_quarter_at_16_mb_and_all_of_it_at_256(
     // Fig 4a: 26 and 44 %.
     assert!((penalty(16) - 1.26).abs() < 0.01, "{}", penalty(16));
     assert!((penalty(256) - 1.44).abs() < 0.015, "{}", penalty(256));
-    let sizes = [16, 32, 64, 128, 256];
+    // Beyond these, walks read the last-level cache, wherever the list is.
+    let sizes = [16, 32, 64, 128];
     assert!(sizes.is_sorted_by(|&a, &b| penalty(a) < penalty(b)));
 }
 
@@ -81,7 +81,9 @@ fn a_list_takes_the_latency_of_what_answers_each_step() {
     let quarter_near = 0.25 * 4.0 + 0.75 * 16.7;
     assert!((time(MIB) - quarter_near).abs() < 1e-6, "level 3 beside it");
     // Half of 24 MiB misses; a lone list hardly uses the controller.
-    let half_far = (1.0 / 96.0) * 4.0 + (0.5 - 1.0 / 96.0) * 16.7 + 0.5 * 65.0;
+    // Of its pages, all but the 512 that the TLB holds are walked to.
+    let walk = (1.0 - 512.0 / 6144.0) * 12.5;
+    let half_far = (1.0 / 96.0) * 4.0 + (0.5 - 1.0 / 96.0) * 16.7 + 0.5 * 65.0 + walk;
     assert!((time(24 * MIB) / half_far - 1.0).abs() < 0.02);
 }
 
@@ -89,10 +91,9 @@ fn a_list_takes_the_latency_of_what_answers_each_step() {
 fn sharing_a_cache_costs_while_one_is_too_small_and_two_are_not() {
     let gain = |mib: u64| -change(micro(4, mib * MIB, 0), Placement::FirstTouch);
     assert!(gain(4).abs() < 1e-6 && gain(8).abs() < 1e-6);
-    // Fig 4b: separate caches save up to 33 %. Here it is more, since no step costs anything but its
-    // latency.
-    assert!((0.33..0.50).contains(&gain(16)), "{}", gain(16));
-    assert!((0.33..0.50).contains(&gain(32)), "{}", gain(32));
+    // Fig 4b: separate caches save up to 33 %.
+    assert!((0.30..0.40).contains(&gain(16)), "{}", gain(16));
+    assert!((0.30..0.40).contains(&gain(32)), "{}", gain(32));
     assert!(gain(32) > gain(64) && gain(64) > gain(128) && gain(128) > gain(256));
     assert!(gain(256) < 0.08, "{}", gain(256));
 }
@@ -109,12 +110,12 @@ fn a_shared_line_goes_round_and_every_thread_waits_its_turn() {
         );
     };
     let (within, across) = intra_and_inter(micro(2, 0, 64), on_node_0());
-    close(each(within.seconds), 2.0 * (31.25 + add));
-    close(each(across.seconds), 2.0 * (125.0 + add));
+    close(each(within.seconds), 2.0 * (28.0 + add));
+    close(each(across.seconds), 2.0 * (106.0 + add));
     let (within, across) = intra_and_inter(micro(4, 0, 64), on_node_0());
-    close(each(within.seconds), 4.0 * (31.25 + add));
+    close(each(within.seconds), 4.0 * (28.0 + add));
     // The other of the same socket, or one of two of the other socket.
-    let mean = (31.25 + 2.0 * 125.0) / 3.0;
+    let mean = (28.0 + 2.0 * 106.0) / 3.0;
     close(each(across.seconds), 4.0 * (mean + add));
     close(
         across.uncore_penalty.unwrap(),
@@ -140,7 +141,7 @@ fn who_is_alone_in_the_shared_area_takes_each_line_once() {
         outcome.unwrap().seconds * 1e9 / 20.0
     };
     let words = 8192.0 * 20.0 / 2.4;
-    let lines = 1024.0 * 125.0;
+    let lines = 1024.0 * 106.0;
     let share = (time(64 * KIB) - time(0)) / (words + lines);
     // When the nearer thread has ended nobody takes the other's lines; had they gone together, it would
     // be eleven times as much.

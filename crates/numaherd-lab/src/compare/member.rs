@@ -1,9 +1,10 @@
 //! One program of a trial: set up, started, waited for, held back until time is modelled, and ended with all that it
 //! has started. Whatever goes wrong is said with the program's name, the step, and the end of what it printed.
 
+use std::fs::{self, File};
 use std::ops::Range;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,15 @@ use super::cgroup::Cgroup;
 use super::launch::{LAUNCH, Launch, Running, Site, full, how, is_served, step};
 use super::outcome::ProgramResult;
 use super::peer::Peer;
-use crate::held::END_LIMIT;
+use crate::held::{END_LIMIT, Held};
 
 /// The shortest time that counts as a completion (chosen here): a program that ends sooner has done nothing that can
 /// be compared.
 const SHORTEST: Duration = Duration::from_millis(10);
+
+/// How long a counter may take, and how much it may print in bytes (chosen here).
+const COUNTER_LIMIT: Duration = Duration::from_secs(5);
+const COUNTER_BYTES: u64 = 64 << 10;
 
 /// A program of a trial.
 #[derive(Debug)]
@@ -200,33 +205,43 @@ impl<'a> Member<'a> {
     /// What its counter says now; `None` where nothing is counted.
     ///
     /// # Errors
-    /// The command fails, or prints no number.
+    /// The command fails, takes too long, or prints anything but a number.
     pub fn counter(&self) -> Result<Option<f64>> {
         let launch = &self.launch;
         let Source::Counter(counter) = &launch.program.lab.measure.from else {
             return Ok(None);
         };
-        let who = &launch.who;
+        let (who, limit) = (&launch.who, launch.site.limit.min(COUNTER_LIMIT));
+        step(&format!("the counter of {who} has not ended"));
+        let [out, err] = ["counted", "refused"].map(|name| launch.site.scratch.join(name));
         let words = counter.words(launch.placeholders(), []);
-        let output = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", LAUNCH, "sh", "/dev/null", "", ""])
             .arg(launch.user())
             .args(&words)
             .env("PATH", launch.site.search_path)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("cannot run the counter of {who}"))?;
-        let printed = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!(
-                "the counter of {who} {}: {}",
-                how(output.status),
-                said.trim()
-            );
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?);
+        let started = Held::start(who.clone(), &mut command, PathBuf::new());
+        let mut held = started.with_context(|| format!("cannot run the counter of {who}"))?;
+        let ended = held.watch(limit, |process| {
+            if [&out, &err].iter().any(|file| is_long(file)) {
+                bail!("the counter of {who} prints without end: it must print one number");
+            }
+            Ok(process.try_wait()?)
+        })?;
+        let status = ended
+            .with_context(|| format!("the counter of {who} had not ended after {:?}", limit))?;
+        let said = |file: &Path| -> Result<String> {
+            Ok(String::from_utf8_lossy(&fs::read(file)?).trim().to_owned())
+        };
+        if !status.success() {
+            bail!("the counter of {who} {}: {}", how(status), said(&err)?);
         }
-        let shown: String = printed.trim().chars().take(80).collect();
-        let number = finite(printed.trim()).with_context(|| {
+        let printed = said(&out)?;
+        let shown: String = printed.chars().take(80).collect();
+        let number = finite(&printed).with_context(|| {
             format!("the counter of {who} printed {shown:?}: it must print one number")
         })?;
         Ok(Some(number))
@@ -326,6 +341,11 @@ impl<'a> Member<'a> {
         result.thread_moves = report.threads.iter().map(|thread| thread.migrations).sum();
         Ok(())
     }
+}
+
+/// Whether a counter has printed more than it may into a file.
+fn is_long(file: &Path) -> bool {
+    file.metadata().is_ok_and(|file| file.len() > COUNTER_BYTES)
 }
 
 /// The number that a text is, unless it is infinite.

@@ -202,13 +202,18 @@ fn what_goes_wrong_with_a_measured_program_is_told() {
         told("command = [\"true\"]\nwaits = true\nmeasured = true"),
         "p 0 ended with exit code 0 before it was ready; it printed nothing"
     );
-    let counter = |counter: &str| {
+}
+
+#[test]
+fn what_goes_wrong_with_a_counter_is_told() {
+    let within = |limit: Duration, counter: &str| {
         let lines = format!(
             "command = \"exec sleep 1000\"\nready = {{ seconds = 0.0 }}\nmeasure = {{ counter = \"{counter}\" }}"
         );
-        let told = with(&lines, LONG, |member, _| member.counter());
+        let told = with(&lines, limit, |member, _| member.counter());
         format!("{:#}", told.unwrap_err())
     };
+    let counter = |counter: &str| within(LONG, counter);
     assert_eq!(
         counter("echo no connection >&2; exit 1"),
         "the counter of p 0 ended with exit code 1: no connection"
@@ -216,6 +221,13 @@ fn what_goes_wrong_with_a_measured_program_is_told() {
     assert!(
         counter("echo many")
             .starts_with("the counter of p 0 printed \"many\": it must print one number")
+    );
+    let without_end = "the counter of p 0 prints without end: it must print one number";
+    assert_eq!(counter("exec yes"), without_end);
+    assert_eq!(counter("exec yes >&2"), without_end);
+    assert_eq!(
+        within(Duration::from_millis(1), "exec sleep 1000"),
+        "the counter of p 0 had not ended after 1ms"
     );
 }
 

@@ -1,7 +1,6 @@
 //! The machine that BRM's experiments run on, and how workloads run on it.
 //!
-//! Two Xeon E5620 of four cores (`xeon-e5620-2s`), whose remote latency is the paper's own (Fig 4a, at
-//! 256 MB): an input here, not a result. SMT, which the paper had on, is off: in all figures that are compared
+//! Two Xeon E5620 of four cores (`xeon-e5620-2s`). SMT, which the paper had on, is off: in all figures that are compared
 //! here, the paper never ran more threads than cores. With SMT, the credit scheduler leaves four vCPUs on one socket,
 //! which may start there in 8 of 100 runs; without, it sends one of them to the other.
 
