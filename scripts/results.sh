@@ -66,27 +66,30 @@ numaherd=${NUMAHERD:-${CARGO_TARGET_DIR:-target}/release/numaherd}
 
 # What is known of the trials of earlier commits, with what this commit has.
 trials=docs/trials kept=target/results/$commit
-lab=(crates/experiment crates/hardware crates/lab crates/numaherd-lab/src/{cli,compare,lab}* crates/topology data/machines menagerie)
+lab=(crates/experiment crates/hardware crates/lab crates/numaherd-lab/src/{cli,compare,guest,held,lab}* crates/topology data/machines menagerie)
 ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
 mkdir -p "$kept" "$trials/$commit"
 find "$trials" -name '*.json' | while read -r file; do
-    # SCENARIO.KERNEL.CONTENDER.REPEAT.json
-    trial=$(basename "$file") contender=${file%.*.json}
-    paths=("${lab[@]}" ":(glob)scenarios/**/${trial%%.*}.toml")
+    # SCENARIO.KERNEL.CONTENDER.REPEAT.json; a scenario's name need not be that of its file.
+    trial=$(basename "$file") contender=${file%.*.json} changed=0
+    mapfile -t paths < <(grep -lrx "name = \"${trial%%.*}\"" scenarios)
+    paths+=("${lab[@]}")
     case ${contender##*.} in
         linux | linux-* | interleave | weighted-interleave | numad | scx_*) ;;
         *) paths+=("${ours[@]}") ;;
     esac
-    if git diff --quiet "$(basename "$(dirname "$file")")" HEAD -- "${paths[@]}"; then
-        cp -n "$file" "$kept"
-    else
-        rm "$file"
-    fi
+    git diff --quiet "$(basename "$(dirname "$file")")" HEAD -- "${paths[@]}" || changed=$?
+    case $changed in
+        0) cp -n "$file" "$kept" ;;
+        1) rm "$file" ;;
+        # Of a commit that this repository does not have, such as a shallow one.
+        *) echo "results: what has changed since $file is not known: it is left out" >&2 ;;
+    esac
 done
 
 compared=(lab compare "${scenarios[@]}" --kernel "$kernels" --policies "$contenders" --repeat "$repeat")
 status=0
-output=$("$numaherd" "${compared[@]}" --keep "$kept" --for "${STAGE:-7m}" --chart "$chart") ||
+output=$("$numaherd" "${compared[@]}" --keep "$kept" --limit 9m --for "${STAGE:-7m}" --chart "$chart") ||
     status=$?
 for file in "$kept"/*.json; do
     [ -n "$(find "$trials" -name "$(basename "$file")")" ] || cp "$file" "$trials/$commit"
