@@ -1,25 +1,12 @@
-//! The messages of NRI, with the fields and numbers of its version 0.8.
+//! The messages of NRI, with the numbers of its version 0.8, and of their fields those that are read or sent here; all others are
+//! skipped. Answers to requests about containers are empty: nothing is adjusted.
 //!
-//! A field of a message that may be left out is an `Option`; an `Option` of a number, a text or a switch is a message
-//! with that as its field 1, as NRI wraps values that may be left out (`OptionalInt64` and its like).
+//! A field of a message that may be left out is an `Option`; an `Option` of a number is a message with that as its field 1, as NRI wraps
+//! values that may be left out (`OptionalInt64` and its like).
 
-mod adjustment;
-mod container;
-mod resources;
+use std::collections::BTreeMap;
 
-pub use adjustment::{
-    CdiDevice, ContainerAdjustment, ContainerEviction, ContainerUpdate, KeyValue,
-    LinuxContainerAdjustment, LinuxContainerUpdate,
-};
-pub use container::{
-    Container, ContainerState, Hook, Hooks, LinuxContainer, LinuxDevice, LinuxNamespace,
-    LinuxPodSandbox, Mount, PodSandbox, PosixRlimit,
-};
-pub use resources::{
-    HugepageLimit, LinuxCpu, LinuxDeviceCgroup, LinuxMemory, LinuxPids, LinuxResources,
-};
-
-/// What happens to pods and containers.
+/// What happens to pods and containers, as far as a plugin asks to hear of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Event {
@@ -33,16 +20,8 @@ pub enum Event {
     RemovePodSandbox = 3,
     /// A container is about to be created.
     CreateContainer = 4,
-    /// A container was created.
-    PostCreateContainer = 5,
-    /// A container is about to be started.
-    StartContainer = 6,
-    /// A container was started.
-    PostStartContainer = 7,
     /// A container's resources are about to be changed.
     UpdateContainer = 8,
-    /// A container's resources were changed.
-    PostUpdateContainer = 9,
     /// A container has stopped.
     StopContainer = 10,
     /// A container is removed.
@@ -64,43 +43,15 @@ pub struct RegisterPluginRequest {
     pub plugin_idx: String,
 }
 
-/// Asks the runtime to update containers.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct UpdateContainersRequest {
-    /// The updates.
-    #[prost(message, repeated, tag = "1")]
-    pub update: Vec<ContainerUpdate>,
-    /// Containers to stop.
-    #[prost(message, repeated, tag = "2")]
-    pub evict: Vec<ContainerEviction>,
-}
-
-/// What came of it.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct UpdateContainersResponse {
-    /// The updates that failed.
-    #[prost(message, repeated, tag = "1")]
-    pub failed: Vec<ContainerUpdate>,
-}
-
 /// Configures a plugin.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ConfigureRequest {
-    /// What the runtime's configuration says for this plugin.
-    #[prost(string, tag = "1")]
-    pub config: String,
     /// `containerd`, `cri-o`.
     #[prost(string, tag = "2")]
     pub runtime_name: String,
     /// The runtime's version.
     #[prost(string, tag = "3")]
     pub runtime_version: String,
-    /// How long a plugin may take to register, in ms; 0 where the runtime does not say.
-    #[prost(int64, tag = "4")]
-    pub registration_timeout: i64,
-    /// How long a plugin may take to answer, in ms; 0 where the runtime does not say.
-    #[prost(int64, tag = "5")]
-    pub request_timeout: i64,
 }
 
 /// What the plugin wants to hear of.
@@ -125,84 +76,31 @@ pub struct SynchronizeRequest {
     pub more: bool,
 }
 
-/// What the plugin wants changed.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+/// The plugin has taken in the list.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SynchronizeResponse {
-    /// The updates.
-    #[prost(message, repeated, tag = "1")]
-    pub update: Vec<ContainerUpdate>,
     /// Whether the plugin expects more.
     #[prost(bool, tag = "2")]
     pub more: bool,
 }
 
-/// A container is about to be created.
+/// A container is about to be created, or has stopped.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct CreateContainerRequest {
-    /// Its pod.
-    #[prost(message, optional, tag = "1")]
-    pub pod: Option<PodSandbox>,
+pub struct ContainerRequest {
     /// The container.
     #[prost(message, optional, tag = "2")]
     pub container: Option<Container>,
 }
 
-/// What the plugin wants changed.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct CreateContainerResponse {
-    /// Of this container.
-    #[prost(message, optional, tag = "1")]
-    pub adjust: Option<ContainerAdjustment>,
-    /// Of others.
-    #[prost(message, repeated, tag = "2")]
-    pub update: Vec<ContainerUpdate>,
-    /// Containers to stop.
-    #[prost(message, repeated, tag = "3")]
-    pub evict: Vec<ContainerEviction>,
-}
-
 /// A container's resources are about to be changed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct UpdateContainerRequest {
-    /// Its pod.
-    #[prost(message, optional, tag = "1")]
-    pub pod: Option<PodSandbox>,
     /// The container as it is.
     #[prost(message, optional, tag = "2")]
     pub container: Option<Container>,
     /// What it is to have.
     #[prost(message, optional, tag = "3")]
     pub linux_resources: Option<LinuxResources>,
-}
-
-/// What the plugin wants changed.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct UpdateContainerResponse {
-    /// The updates.
-    #[prost(message, repeated, tag = "1")]
-    pub update: Vec<ContainerUpdate>,
-    /// Containers to stop.
-    #[prost(message, repeated, tag = "2")]
-    pub evict: Vec<ContainerEviction>,
-}
-
-/// A container has stopped.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct StopContainerRequest {
-    /// Its pod.
-    #[prost(message, optional, tag = "1")]
-    pub pod: Option<PodSandbox>,
-    /// The container.
-    #[prost(message, optional, tag = "2")]
-    pub container: Option<Container>,
-}
-
-/// What the plugin wants changed.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct StopContainerResponse {
-    /// The updates.
-    #[prost(message, repeated, tag = "1")]
-    pub update: Vec<ContainerUpdate>,
 }
 
 /// Something has happened.
@@ -217,4 +115,85 @@ pub struct StateChangeEvent {
     /// To this container; left out for a pod.
     #[prost(message, optional, tag = "3")]
     pub container: Option<Container>,
+}
+
+/// A pod.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct PodSandbox {
+    /// The runtime's name of it.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// Its name within its namespace.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Its namespace.
+    #[prost(string, tag = "4")]
+    pub namespace: String,
+    /// Its labels.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    #[prost(btree_map = "string, string", tag = "6")]
+    pub annotations: BTreeMap<String, String>,
+    /// What it has of Linux.
+    #[prost(message, optional, tag = "8")]
+    pub linux: Option<LinuxPodSandbox>,
+}
+
+/// What a pod has of Linux.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LinuxPodSandbox {
+    /// The control group of the pod: a path, or the name of a slice of systemd.
+    #[prost(string, tag = "3")]
+    pub cgroup_parent: String,
+}
+
+/// A container.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Container {
+    /// The runtime's name of it.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// The pod's [`PodSandbox::id`].
+    #[prost(string, tag = "2")]
+    pub pod_sandbox_id: String,
+    /// Its name within its pod.
+    #[prost(string, tag = "3")]
+    pub name: String,
+    /// What it has of Linux.
+    #[prost(message, optional, tag = "11")]
+    pub linux: Option<LinuxContainer>,
+}
+
+/// What a container has of Linux.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LinuxContainer {
+    /// What it takes.
+    #[prost(message, optional, tag = "3")]
+    pub resources: Option<LinuxResources>,
+    /// Its control group: a path, or slice, prefix and name of systemd's scope, joined by colons.
+    #[prost(string, tag = "5")]
+    pub cgroups_path: String,
+}
+
+/// What a container takes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LinuxResources {
+    /// Of CPUs.
+    #[prost(message, optional, tag = "2")]
+    pub cpu: Option<LinuxCpu>,
+}
+
+/// What a container takes of CPUs.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LinuxCpu {
+    /// Its weight against others; 1024 for a CPU of Kubernetes.
+    #[prost(message, optional, tag = "1")]
+    pub shares: Option<u64>,
+    /// How long it may run in a period, in µs.
+    #[prost(message, optional, tag = "2")]
+    pub quota: Option<i64>,
+    /// Its CPUs, as a list of the kernel; empty for all.
+    #[prost(string, tag = "6")]
+    pub cpus: String,
 }

@@ -1,15 +1,14 @@
 //! Plugins of the Node Resource Interface (NRI), which containerd and CRI-O offer: a plugin sees every pod and
-//! container of a machine as they come and go, and may adjust them.
+//! container of a machine as they come and go. This one reads what `numaherd-nri` needs, and adjusts nothing.
 //!
 //! | layer | module | what it does |
 //! |---|---|---|
 //! | multiplexer | [`mux`] | carries two connections over one unix socket |
 //! | ttrpc | [`ttrpc`] | carries requests and their answers over one connection |
-//! | messages | [`api`] | pods, containers, and what may be done with them |
+//! | messages | [`api`] | pods, containers, and what happens to them |
 //! | session | [`Session`] | registers a [`Plugin`] with the runtime and hands it the runtime's requests |
 //!
-//! The plugin connects. It is the client of the runtime's service (it registers, and may ask for updates of
-//! containers) and the server of the runtime's requests. A runtime waits 2 s for an answer by default and starts no
+//! The plugin connects. It is the client of the runtime's service (it registers) and the server of the runtime's requests. A runtime waits 2 s for an answer by default and starts no
 //! pod meanwhile, so a plugin should answer at once and work afterwards.
 //!
 //! ```no_run
@@ -39,8 +38,8 @@
 //! The peer is not trusted: whatever it sends is an [`Error`] at worst. Nothing is allocated because a length says
 //! so, only as bytes arrive, and what is kept is bounded ([`ttrpc::MOST_DATA`], [`MOST_LISTED`]).
 //!
-//! Sources: `pkg/api/api.proto` (fields and their numbers as of NRI 0.8, which containerd 1.7.24 has; what later versions
-//! added is skipped) and `pkg/net/multiplex` of github.com/containerd/nri; `PROTOCOL.md` of github.com/containerd/ttrpc.
+//! Sources: `pkg/api/api.proto` (fields and their numbers as of NRI 0.8, which containerd 1.7.24 has; what is not read, and what
+//! later versions added, is skipped) and `pkg/net/multiplex` of github.com/containerd/nri; `PROTOCOL.md` of github.com/containerd/ttrpc.
 //!
 //! Not here: plugins that the runtime itself starts with an open socket, and NRI before 0.2 (containerd 1.6), which
 //! was another protocol.

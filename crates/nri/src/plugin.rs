@@ -1,9 +1,8 @@
 //! What a plugin is: what it wants to hear of, and what it answers.
 
 use crate::api::{
-    ConfigureRequest, Container, ContainerUpdate, CreateContainerRequest, CreateContainerResponse,
-    Event, PodSandbox, StateChangeEvent, StopContainerRequest, StopContainerResponse,
-    UpdateContainerRequest, UpdateContainerResponse,
+    ConfigureRequest, Container, ContainerRequest, Event, PodSandbox, StateChangeEvent,
+    UpdateContainerRequest,
 };
 
 /// The events that a plugin wants to hear of.
@@ -42,7 +41,7 @@ pub trait Plugin {
     /// It cannot be configured so; the runtime ends the session.
     fn configure(&mut self, runtime: ConfigureRequest) -> Result<Events, Refusal>;
 
-    /// Learns of all pods and containers that there are, once after it was configured. Returns updates of containers.
+    /// Learns of all pods and containers that there are, once after it was configured.
     ///
     /// # Errors
     /// It cannot go on; the runtime ends the session.
@@ -50,45 +49,36 @@ pub trait Plugin {
         &mut self,
         pods: Vec<PodSandbox>,
         containers: Vec<Container>,
-    ) -> Result<Vec<ContainerUpdate>, Refusal> {
+    ) -> Result<(), Refusal> {
         let _ = (pods, containers);
-        Ok(Vec::new())
+        Ok(())
     }
 
-    /// A container is about to be created, and may be adjusted.
+    /// A container is about to be created.
     ///
     /// # Errors
     /// It must not be created.
-    fn create_container(
-        &mut self,
-        request: CreateContainerRequest,
-    ) -> Result<CreateContainerResponse, Refusal> {
+    fn create_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let _ = request;
-        Ok(CreateContainerResponse::default())
+        Ok(())
     }
 
     /// A container's resources are about to be changed.
     ///
     /// # Errors
     /// They must not be changed.
-    fn update_container(
-        &mut self,
-        request: UpdateContainerRequest,
-    ) -> Result<UpdateContainerResponse, Refusal> {
+    fn update_container(&mut self, request: UpdateContainerRequest) -> Result<(), Refusal> {
         let _ = request;
-        Ok(UpdateContainerResponse::default())
+        Ok(())
     }
 
     /// A container has stopped.
     ///
     /// # Errors
     /// The runtime records it.
-    fn stop_container(
-        &mut self,
-        request: StopContainerRequest,
-    ) -> Result<StopContainerResponse, Refusal> {
+    fn stop_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let _ = request;
-        Ok(StopContainerResponse::default())
+        Ok(())
     }
 
     /// Something else has happened to a pod or a container.

@@ -43,16 +43,13 @@ impl Service {
                 }))
             }
             "Synchronize" => of(self.synchronize(payload, plugin)?),
-            "CreateContainer" => of(plugin.create_container(decode("CreateContainer", payload)?)),
-            "UpdateContainer" => of(plugin.update_container(decode("UpdateContainer", payload)?)),
-            "StopContainer" => of(plugin.stop_container(decode("StopContainer", payload)?)),
-            "StateChange" => {
-                let happened = plugin.state_changed(decode("StateChange", payload)?);
-                of(happened.map(|()| Empty {}))
-            }
+            "CreateContainer" => done(plugin.create_container(decode("CreateContainer", payload)?)),
+            "UpdateContainer" => done(plugin.update_container(decode("UpdateContainer", payload)?)),
+            "StopContainer" => done(plugin.stop_container(decode("StopContainer", payload)?)),
+            "StateChange" => done(plugin.state_changed(decode("StateChange", payload)?)),
             "Shutdown" => {
                 plugin.shut_down();
-                of(Ok(Empty {}))
+                done(Ok(()))
             }
             method => unknown(PLUGIN, method),
         })
@@ -75,17 +72,11 @@ impl Service {
         self.pods.extend(part.pods);
         self.containers.extend(part.containers);
         if part.more {
-            return Ok(Ok(SynchronizeResponse {
-                update: Vec::new(),
-                more: true,
-            }));
+            return Ok(Ok(SynchronizeResponse { more: true }));
         }
         let pods = std::mem::take(&mut self.pods);
-        let update = plugin.synchronize(pods, std::mem::take(&mut self.containers));
-        Ok(update.map(|update| SynchronizeResponse {
-            update,
-            more: false,
-        }))
+        let taken_in = plugin.synchronize(pods, std::mem::take(&mut self.containers));
+        Ok(taken_in.map(|()| SynchronizeResponse { more: false }))
     }
 }
 
@@ -111,6 +102,11 @@ fn of(answer: Result<impl prost::Message, Refusal>) -> Response {
         },
         Err(Refusal(why)) => refused(Status::UNKNOWN, why),
     }
+}
+
+/// An answer without anything in it, as all answers to these requests are here.
+fn done(answer: Result<(), Refusal>) -> Response {
+    of(answer.map(|()| Empty {}))
 }
 
 fn unknown(service: &str, method: &str) -> Response {

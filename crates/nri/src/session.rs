@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::api::{Empty, RegisterPluginRequest, UpdateContainersRequest, UpdateContainersResponse};
+use crate::api::{Empty, RegisterPluginRequest};
 use crate::error::Error;
 use crate::mux::{ConnectionId, frames};
 use crate::plugin::Plugin;
@@ -139,19 +139,6 @@ impl<S: Trunk> Session<S> {
             }
         }
         Ok(())
-    }
-
-    /// Asks the runtime to update containers, unasked. Its requests are answered meanwhile. Returns the updates that
-    /// failed.
-    ///
-    /// # Errors
-    /// As [`Self::serve`]; the runtime refuses it, or does not answer.
-    pub fn update_containers(
-        &mut self,
-        request: &UpdateContainersRequest,
-        plugin: &mut impl Plugin,
-    ) -> Result<UpdateContainersResponse, Error> {
-        self.call("UpdateContainers", request, plugin)
     }
 
     fn call<A: prost::Message + Default>(

@@ -3,9 +3,8 @@
 use std::sync::mpsc::Sender;
 
 use nri::api::{
-    ConfigureRequest, Container, ContainerUpdate, CreateContainerRequest, CreateContainerResponse,
-    Event, PodSandbox, StateChangeEvent, StopContainerRequest, StopContainerResponse,
-    UpdateContainerRequest, UpdateContainerResponse,
+    ConfigureRequest, Container, ContainerRequest, Event, PodSandbox, StateChangeEvent,
+    UpdateContainerRequest,
 };
 use nri::{Events, Plugin, Refusal};
 
@@ -55,39 +54,30 @@ impl Plugin for Watcher {
         &mut self,
         pods: Vec<PodSandbox>,
         containers: Vec<Container>,
-    ) -> Result<Vec<ContainerUpdate>, Refusal> {
+    ) -> Result<(), Refusal> {
         let pods = pods.into_iter().map(pods::pod).collect();
         let containers = containers.into_iter().map(pods::container).collect();
         self.pass_on(Some(Change::All(pods, containers)));
-        Ok(Vec::new())
+        Ok(())
     }
 
-    fn create_container(
-        &mut self,
-        request: CreateContainerRequest,
-    ) -> Result<CreateContainerResponse, Refusal> {
+    fn create_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let container = request.container.map(pods::container);
         self.pass_on(container.map(|(id, container)| Change::Container(id, container)));
-        Ok(CreateContainerResponse::default())
+        Ok(())
     }
 
-    fn update_container(
-        &mut self,
-        request: UpdateContainerRequest,
-    ) -> Result<UpdateContainerResponse, Refusal> {
+    fn update_container(&mut self, request: UpdateContainerRequest) -> Result<(), Refusal> {
         let cpu = request.linux_resources.and_then(|resources| resources.cpu);
         let change = request.container.zip(cpu);
         self.pass_on(change.map(|(container, cpu)| Change::Resources(container.id, cpu)));
-        Ok(UpdateContainerResponse::default())
+        Ok(())
     }
 
-    fn stop_container(
-        &mut self,
-        request: StopContainerRequest,
-    ) -> Result<StopContainerResponse, Refusal> {
+    fn stop_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let container = request.container;
         self.pass_on(container.map(|container| Change::NoContainer(container.id)));
-        Ok(StopContainerResponse::default())
+        Ok(())
     }
 
     fn state_changed(&mut self, event: StateChangeEvent) -> Result<(), Refusal> {

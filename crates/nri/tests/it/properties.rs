@@ -1,7 +1,5 @@
 //! What holds for whatever a runtime sends, and for whatever a plugin sends.
 
-use std::collections::BTreeMap;
-
 use nri::api::{
     Container, LinuxContainer, LinuxCpu, LinuxResources, PodSandbox, SynchronizeRequest,
 };
@@ -43,34 +41,27 @@ fn nearly_sound() -> impl Strategy<Value = Vec<u8>> {
 
 fn pod() -> impl Strategy<Value = PodSandbox> {
     let words = proptest::collection::btree_map("[a-z./]{0,8}", ".{0,8}", 0..4);
-    (words, any::<u32>(), ".{0,9}").prop_map(|(annotations, pid, name)| PodSandbox {
+    (words, ".{0,9}").prop_map(|(annotations, name)| PodSandbox {
         name,
         annotations,
-        pid,
         ..PodSandbox::default()
     })
 }
 
 fn container() -> impl Strategy<Value = Container> {
     let cpu = (any::<Option<u64>>(), any::<Option<i64>>(), "[0-9,-]{0,6}");
-    (cpu, -1i32..9).prop_map(|((shares, quota, cpus), state)| {
+    cpu.prop_map(|(shares, quota, cpus)| {
         let cpu = LinuxCpu {
             shares,
             quota,
             cpus,
-            ..LinuxCpu::default()
         };
-        let resources = LinuxResources {
-            cpu: Some(cpu),
-            unified: BTreeMap::from([("cpu.max".to_owned(), "max".to_owned())]),
-            ..LinuxResources::default()
-        };
+        let resources = LinuxResources { cpu: Some(cpu) };
         let linux = LinuxContainer {
             resources: Some(resources),
             ..LinuxContainer::default()
         };
         Container {
-            state,
             linux: Some(linux),
             ..Container::default()
         }

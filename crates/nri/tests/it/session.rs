@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 
 use nri::api::{
-    ConfigureRequest, ConfigureResponse, Container, ContainerUpdate, CreateContainerRequest, Empty,
-    Event, PodSandbox, StateChangeEvent, SynchronizeRequest, SynchronizeResponse,
-    UpdateContainersRequest, UpdateContainersResponse,
+    ConfigureRequest, ConfigureResponse, Container, ContainerRequest, Empty, Event, PodSandbox,
+    StateChangeEvent, SynchronizeRequest, SynchronizeResponse,
 };
 use nri::mux::{ConnectionId, frames};
 use nri::ttrpc::{Kind, Message, Request, Response, Status};
@@ -102,21 +101,18 @@ impl Plugin for Recorder {
         &mut self,
         pods: Vec<PodSandbox>,
         containers: Vec<Container>,
-    ) -> Result<Vec<ContainerUpdate>, Refusal> {
+    ) -> Result<(), Refusal> {
         let (pods, containers) = (pods.len(), containers.len());
         self.heard
             .push(format!("{pods} pods, {containers} containers"));
-        Ok(Vec::new())
+        Ok(())
     }
 
-    fn create_container(
-        &mut self,
-        request: CreateContainerRequest,
-    ) -> Result<nri::api::CreateContainerResponse, Refusal> {
+    fn create_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let name = request.container.unwrap_or_default().name;
         match name.as_str() {
             "bad" => Err(Refusal("not that one".to_owned())),
-            _ => Ok(nri::api::CreateContainerResponse::default()),
+            _ => Ok(()),
         }
     }
 
@@ -273,8 +269,7 @@ fn a_list_in_several_messages_is_heard_as_one() {
 
 #[test]
 fn a_refusal_and_an_unknown_method_are_answers_with_a_status() {
-    let request = CreateContainerRequest {
-        pod: None,
+    let request = ContainerRequest {
         container: Some(Container {
             name: "bad".to_owned(),
             ..Container::default()
@@ -298,31 +293,6 @@ fn a_refusal_and_an_unknown_method_are_answers_with_a_status() {
         status(1).message,
         format!("no method {PLUGIN}/UpdatePodSandbox")
     );
-}
-
-#[test]
-fn while_an_update_is_asked_for_the_runtimes_requests_are_answered() {
-    let failed = UpdateContainersResponse {
-        failed: vec![ContainerUpdate::default()],
-    };
-    let mut runtime = Script::of([
-        registered(),
-        asks(1, "StateChange", &runs("a")),
-        answers(
-            3,
-            &Response {
-                status: None,
-                payload: failed.encode_to_vec(),
-            },
-        ),
-    ]);
-    let mut recorder = Recorder::default();
-    let registration = Registration::new("recorder", 5);
-    let mut session = Session::register(&mut runtime, &registration, &mut recorder).unwrap();
-    let request = UpdateContainersRequest::default();
-    let came = session.update_containers(&request, &mut recorder).unwrap();
-    assert_eq!(came, failed);
-    assert_eq!(recorder.heard, ["RunPodSandbox a"]);
 }
 
 #[test]

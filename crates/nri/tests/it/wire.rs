@@ -2,8 +2,7 @@
 //! `api.proto` of github.com/containerd/nri at v0.8.0, so that a wrong number in this crate cannot hide.
 
 use nri::api::{
-    ConfigureRequest, ConfigureResponse, Container, ContainerUpdate, CreateContainerResponse,
-    LinuxContainerUpdate, LinuxCpu, LinuxResources, PodSandbox, RegisterPluginRequest,
+    ConfigureRequest, ConfigureResponse, Container, Empty, PodSandbox, RegisterPluginRequest,
     StateChangeEvent, SynchronizeRequest, SynchronizeResponse, UpdateContainerRequest,
 };
 use prost::Message as _;
@@ -47,24 +46,16 @@ fn a_pod_is_read() {
         field(8, &linux.concat()),
         number(9, 4711),
         field(10, b"10.0.0.1"),
-        // A later version's field is skipped.
+        // What is not read is skipped, as is a later version's field.
         field(90, b"new"),
     ];
     let pod = PodSandbox::decode(&*bytes.concat()).unwrap();
-    assert_eq!(
-        (&*pod.id, &*pod.name, &*pod.uid),
-        ("sandbox", "web-0", "uid")
-    );
-    assert_eq!((&*pod.namespace, &*pod.runtime_handler), ("shop", "kata"));
+    assert_eq!((&*pod.id, &*pod.name), ("sandbox", "web-0"));
+    assert_eq!(pod.namespace, "shop");
     assert_eq!(pod.labels["app"], "web");
     assert_eq!(pod.annotations["numaherd.io/policy"], "none");
-    assert_eq!(
-        (pod.pid, &pod.ips[..]),
-        (4711, &["10.0.0.1".to_owned()][..])
-    );
     let linux = pod.linux.unwrap();
     assert_eq!(linux.cgroup_parent, "/kubepods/burstable/pod1");
-    assert_eq!(linux.resources.unwrap().cpu.unwrap().cpus, "0-3");
 }
 
 #[test]
@@ -103,20 +94,12 @@ fn a_container_is_read() {
         (&*container.id, &*container.pod_sandbox_id),
         ("c1", "sandbox")
     );
-    assert_eq!(container.state(), nri::api::ContainerState::Running);
-    assert_eq!((container.pid, &*container.annotations["a"]), (99, "b"));
     let linux = container.linux.unwrap();
     assert_eq!(linux.cgroups_path, "kubepods-pod1.slice:cri-containerd:c1");
-    assert_eq!(linux.oom_score_adj, Some(-997));
     let resources = linux.resources.unwrap();
-    assert_eq!(resources.memory.unwrap().limit, Some(1 << 30));
-    assert_eq!(resources.pids.unwrap().limit, 100);
     let cpu = resources.cpu.unwrap();
-    assert_eq!(
-        (cpu.shares, cpu.quota, cpu.period),
-        (Some(2048), Some(200_000), Some(100_000))
-    );
-    assert_eq!((&*cpu.cpus, &*cpu.mems), ("2-3", "0"));
+    assert_eq!((cpu.shares, cpu.quota), (Some(2048), Some(200_000)));
+    assert_eq!(cpu.cpus, "2-3");
 }
 
 #[test]
@@ -129,15 +112,8 @@ fn requests_are_read() {
         number(5, 2000),
     ];
     let configure = ConfigureRequest::decode(&*bytes.concat()).unwrap();
-    assert_eq!(
-        (&*configure.config, &*configure.runtime_name),
-        ("text", "containerd")
-    );
-    assert_eq!(&*configure.runtime_version, "1.7.24");
-    assert_eq!(
-        (configure.registration_timeout, configure.request_timeout),
-        (5000, 2000)
-    );
+    assert_eq!(configure.runtime_name, "containerd");
+    assert_eq!(configure.runtime_version, "1.7.24");
 
     let bytes = [
         field(1, &field(2, b"pod")),
@@ -185,33 +161,7 @@ fn what_a_plugin_says_is_written() {
         ConfigureResponse { events: 9 }.encode_to_vec(),
         number(2, 9)
     );
-    let more = SynchronizeResponse {
-        more: true,
-        ..SynchronizeResponse::default()
-    };
+    let more = SynchronizeResponse { more: true };
     assert_eq!(more.encode_to_vec(), number(2, 1));
-    assert_eq!(CreateContainerResponse::default().encode_to_vec(), b"");
-    let cpu = LinuxCpu {
-        shares: Some(2),
-        cpus: "1".to_owned(),
-        ..LinuxCpu::default()
-    };
-    let resources = LinuxResources {
-        cpu: Some(cpu),
-        ..LinuxResources::default()
-    };
-    let update = ContainerUpdate {
-        container_id: "c".to_owned(),
-        linux: Some(LinuxContainerUpdate {
-            resources: Some(resources),
-        }),
-        ignore_failure: true,
-    };
-    let cpu = [field(1, &number(1, 2)), field(6, b"1")].concat();
-    let expected = [
-        field(1, b"c"),
-        field(2, &field(1, &field(2, &cpu))),
-        number(3, 1),
-    ];
-    assert_eq!(update.encode_to_vec(), expected.concat());
+    assert_eq!(Empty {}.encode_to_vec(), b"");
 }

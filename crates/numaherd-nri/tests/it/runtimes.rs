@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use nri::Registration;
 use nri::api::{
-    Container, CreateContainerRequest, Event, LinuxPodSandbox, PodSandbox, StateChangeEvent,
-    StopContainerRequest, SynchronizeRequest, UpdateContainerRequest,
+    Container, ContainerRequest, Event, LinuxPodSandbox, PodSandbox, StateChangeEvent,
+    SynchronizeRequest, UpdateContainerRequest,
 };
 use nri::mux::{ConnectionId, frames};
 use nri::ttrpc::{Kind, Message, Request, Response};
@@ -172,18 +172,14 @@ fn hostile_runtimes_are_left_and_the_next_is_tried() {
 #[test]
 fn every_answer_is_empty_so_that_nothing_is_adjusted_refused_or_evicted() {
     let container = || Some(Container::default());
-    let create = CreateContainerRequest {
-        pod: Some(pod("a")),
+    let create = ContainerRequest {
         container: container(),
     };
     let update = UpdateContainerRequest {
         container: container(),
         ..Default::default()
     };
-    let stop = StopContainerRequest {
-        container: container(),
-        pod: None,
-    };
+    let stop = create.clone();
     let sends = [
         registered(),
         asks(1, "Synchronize", &list(&["a"])),
@@ -192,7 +188,7 @@ fn every_answer_is_empty_so_that_nothing_is_adjusted_refused_or_evicted() {
         asks(7, "StopContainer", &stop),
         asks(9, "StateChange", &event(Event::RemovePodSandbox, "a")),
         // Requests without what they are about.
-        asks(11, "CreateContainer", &CreateContainerRequest::default()),
+        asks(11, "CreateContainer", &ContainerRequest::default()),
         asks(13, "StateChange", &StateChangeEvent::default()),
     ];
     let (changes, answers) = served(vec![(sends.concat(), 8)]);
