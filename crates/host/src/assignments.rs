@@ -47,23 +47,6 @@ pub(crate) struct Assignments {
 }
 
 impl Assignments {
-    /// Takes over what an earlier run set.
-    pub(crate) fn set_before(before: &[(ThreadId, CpuSet)]) -> Self {
-        let of_before = |(thread, cpus): &(ThreadId, CpuSet)| {
-            let assignment = Assignment {
-                core: None,
-                cpus: Arc::new(cpus.clone()),
-                pinned: false,
-                since: 0,
-            };
-            (*thread, assignment)
-        };
-        Self {
-            by_thread: before.iter().map(of_before).collect(),
-            ..Self::default()
-        }
-    }
-
     /// Whether the thread's mask is its user's, or was before it was given ours.
     pub(crate) fn is_pinned(&self, thread: ThreadId) -> bool {
         self.pinned.contains(&thread)
@@ -311,12 +294,5 @@ mod tests {
         give(&mut assignments, 9, Some(3), "2-3");
         owner(&mut assignments, 52, PROCESS, "2-3");
         assert!(!assignments.is_pinned(thread(52)));
-    }
-
-    #[test]
-    fn what_an_earlier_run_set_is_ours() {
-        let mut assignments = Assignments::set_before(&[(thread(5), (*cpus("4")).clone())]);
-        assert_eq!(owner(&mut assignments, 5, PROCESS, "4"), Owner::Ours(None));
-        assert_eq!(owner(&mut assignments, 6, PROCESS, "4"), Owner::Foreign);
     }
 }

@@ -13,7 +13,6 @@ use numaherd_world::{ProcessId, Thread, ThreadId};
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, HintMap, Kernel, Mapped};
 use crate::proc::cpuinfo::Processor;
-use crate::stop::Stop;
 
 /// An empty tree.
 pub(crate) fn root() -> (tempfile::TempDir, Root) {
@@ -86,7 +85,6 @@ struct State {
     ns_per_page: u64,
     now_ns: u64,
     ns_per_clock_reading: u64,
-    waited_ns: u64,
 }
 
 /// The kernel.
@@ -215,8 +213,9 @@ impl FakeKernel {
         self.with(|state| state.questions)
     }
 
-    pub(crate) fn waited_ns(&self) -> u64 {
-        self.with(|state| state.waited_ns)
+    /// Lets time pass.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.with(|state| state.now_ns += u64::try_from(time.as_nanos()).unwrap());
     }
 
     pub(crate) fn pages_on(&self, node: i32) -> usize {
@@ -396,14 +395,6 @@ impl Kernel for FakeKernel {
         self.with(|state| {
             state.now_ns += u64::try_from(time.as_nanos()).unwrap() + state.slowness_ns;
             state.pauses += 1;
-        });
-    }
-
-    fn wait(&self, time: Duration, _: &Stop) {
-        self.with(|state| {
-            let ns = u64::try_from(time.as_nanos()).unwrap();
-            state.now_ns += ns;
-            state.waited_ns += ns;
         });
     }
 }

@@ -138,7 +138,7 @@ impl Host {
             scanner: Scanner::new(root.clone(), &options, nodes),
             sweep: Sweep::new(root.clone()),
             node_states: NodeStates::of(&options),
-            assignments: Assignments::set_before(&options.set_before),
+            assignments: Assignments::default(),
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node)
                 .with_extents(topology.nodes().iter().any(Node::is_apart)),
             hints: None,

@@ -26,7 +26,6 @@ pub use rustix::io::Errno;
 
 use crate::files::Root;
 use crate::proc::{stat, status};
-use crate::stop::Stop;
 use crate::sys;
 
 /// A hold on a process: as long as it is alive by this hold, its number is its own.
@@ -162,11 +161,6 @@ pub trait Kernel: Debug + Send + Sync {
     /// Lets the kernel go on for a moment.
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
-    }
-
-    /// Waits, or until asked to stop.
-    fn wait(&self, time: Duration, stop: &Stop) {
-        stop.wait(time, &[]);
     }
 }
 

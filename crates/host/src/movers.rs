@@ -28,12 +28,8 @@ pub(crate) struct Movers(Vec<Mover>);
 
 impl Movers {
     pub(crate) fn new(root: &Root, options: PageOptions, page_bytes: u64) -> Self {
-        let most = match options.bytes_per_second {
-            Some(_) => 1,
-            None => MOST_AT_ONCE,
-        };
         let mover = |_| Mover::new(root.clone(), options, page_bytes);
-        Self((0..most).map(mover).collect())
+        Self((0..MOST_AT_ONCE).map(mover).collect())
     }
 
     /// Carries out orders; one outcome each, in their order.

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use numaherd_topology::CpuSet;
-use numaherd_world::{NewPages, ThreadId};
+use numaherd_world::NewPages;
 
 use crate::events::EventTable;
 use crate::groups::GroupRule;
@@ -48,7 +47,7 @@ pub enum Selection {
 pub struct PageOptions {
     /// How long 99 of 100 threads that touch a page on its way may wait for it.
     pub pause_target: Duration,
-    /// How long one call of the kernel may take. Requests to stop and the bandwidth limit take effect
+    /// How long one call of the kernel may take. Requests to stop take effect
     /// between calls; each has a fixed cost, so short ones are dear. It is not what a thread waits:
     /// the kernel takes only some of a call's pages away at a time.
     pub call_target: Duration,
@@ -56,8 +55,6 @@ pub struct PageOptions {
     pub first_batch: usize,
     /// Largest batch in pages.
     pub largest_batch: usize,
-    /// Most bytes moved per second; `None` for no limit.
-    pub bytes_per_second: Option<u64>,
 }
 
 impl Default for PageOptions {
@@ -68,7 +65,6 @@ impl Default for PageOptions {
             call_target: Duration::from_millis(25),
             first_batch: 128,
             largest_batch: 16384,
-            bytes_per_second: None,
         }
     }
 }
@@ -113,10 +109,6 @@ pub struct HostOptions {
     pub started_with: NewPages,
     /// Whether threads whose own affinity was set by their user may be steered.
     pub include_pinned: bool,
-    /// Masks that an earlier run set and has not taken back (from its journal): they are ours, not
-    /// their users'. Give back first what can be: threads whose own mask is not known are not
-    /// tagged.
-    pub set_before: Vec<(ThreadId, CpuSet)>,
     /// Which events are counted on which machine.
     pub events: EventTable,
     /// Share of one CPU that reading page residency may cost; ten times as much of a process whose pages have been moved
@@ -138,7 +130,6 @@ impl HostOptions {
             groups: Vec::new(),
             started_with: NewPages::FirstTouch,
             include_pinned: false,
-            set_before: Vec::new(),
             events: EventTable::default(),
             residency_share: 0.01,
             samples: SampleOptions::default(),

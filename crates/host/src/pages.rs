@@ -24,7 +24,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::time::Duration;
 
 use numaherd_topology::NodeId;
 use numaherd_world::{MemoryKind, PageFailure, PageOrder, PageOutcome, Pages, ProcessId};
@@ -79,8 +78,6 @@ pub(crate) struct Mover {
     huge_pages: u64,
     base: Pace,
     huge: Pace,
-    /// When the bandwidth limit lets the next bytes move.
-    free_at_ns: u64,
 }
 
 impl Mover {
@@ -95,7 +92,6 @@ impl Mover {
             base: Pace::new(options.first_batch, options.largest_batch, KERNEL_BATCH),
             huge: Pace::new(1, most_huge, 1),
             options,
-            free_at_ns: 0,
         }
     }
 
@@ -509,7 +505,6 @@ impl Work<'_> {
             .move_pages(pid, addresses, node, &mut after, which);
         let took_ns = self.kernel.now_ns().saturating_sub(began);
         self.outcome.took_ns += took_ns;
-        self.mover.free_at_ns = self.mover.free_at_ns.max(began);
         if let Err(errno) = result
             && errno != Errno::NOMEM
         {
@@ -531,12 +526,8 @@ impl Work<'_> {
         }
     }
 
-    /// Waits for the bandwidth limit, and looks whether to go on at all.
+    /// Looks whether to go on at all.
     fn check(&self) -> Result<(), Early> {
-        let early = self.mover.free_at_ns.saturating_sub(self.kernel.now_ns());
-        if early > 0 && self.mover.options.bytes_per_second.is_some() {
-            self.kernel.wait(Duration::from_nanos(early), self.stop);
-        }
         if self.stop.is_asked() {
             return Err(Early::Stopped);
         }
@@ -551,15 +542,9 @@ impl Work<'_> {
         *self.outcome.failed.entry(failure(status)).or_default() += pages;
     }
 
-    /// Counts moved pages, and charges them to the bandwidth limit.
+    /// Counts moved pages.
     fn credit(&mut self, pages: u64) {
         self.outcome.moved += pages;
-        if let Some(limit) = self.mover.options.bytes_per_second {
-            let bytes = u128::from(pages * self.mover.page_bytes);
-            let cost = bytes * 1_000_000_000 / u128::from(limit.max(1));
-            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-            self.mover.free_at_ns = self.mover.free_at_ns.saturating_add(cost);
-        }
     }
 }
 

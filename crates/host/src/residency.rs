@@ -243,7 +243,6 @@ impl Residencies {
 mod tests {
     use super::*;
     use crate::fake::FakeKernel;
-    use crate::stop::Stop;
     use std::time::Duration;
 
     const A: ProcessId = ProcessId { pid: 1, born: 1 };
@@ -274,7 +273,7 @@ mod tests {
         for pid in [1, 2] {
             write(root.path(), pid, "numa_maps", "1000 default N1=12\n");
         }
-        kernel.wait(Duration::from_secs(1), &Stop::new().unwrap());
+        kernel.pass(Duration::from_secs(1));
         residencies.refresh(&kernel, &[(A, true), (B, false)], 1_000_000);
         assert_eq!(pages(&residencies, A), [(1, 12)]);
         assert_eq!(pages(&residencies, B), [(0, 5), (3, 7)]);
@@ -370,9 +369,8 @@ mod tests {
         if let Some(took_ns) = moving_ns {
             residencies.moved(A, took_ns);
         }
-        let stop = Stop::new().unwrap();
         let seen = waits_ms.map(|wait_ms| {
-            kernel.wait(Duration::from_millis(wait_ms), &stop);
+            kernel.pass(Duration::from_millis(wait_ms));
             residencies.refresh(&kernel, &[(A, true)], 1_000_000);
             pages(&residencies, A)[0].0
         });
@@ -403,11 +401,7 @@ mod tests {
             write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
             let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
             residencies.refresh(&kernel, &[(A, true)], 1_000_000);
-            let stop = Stop::new().unwrap();
-            kernel.wait(
-                Duration::from_millis(if young { 9_999 } else { 10_000 }),
-                &stop,
-            );
+            kernel.pass(Duration::from_millis(if young { 9_999 } else { 10_000 }));
             let read = residencies.known.get_mut(&A).unwrap();
             read.took_ns = 1_000_000_000;
             write(root.path(), 1, "numa_maps", "1000 default N1=10\n");

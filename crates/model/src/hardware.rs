@@ -166,7 +166,7 @@ impl Hardware {
             return 0.0;
         };
         let page_bytes = tlb.page_kib as f64 * 1024.0;
-        let entries = tlb.l2.as_ref().unwrap_or(&tlb.l1).entries as f64;
+        let entries = f64::from(tlb.l2.as_ref().unwrap_or(&tlb.l1).entries);
         let pages = bytes / page_bytes;
         let missed = (1.0 - entries / pages).max(0.0);
         let far = (1.0 - self.figures.own_bytes / 2.0 / (pages * ENTRY_BYTES)).max(0.0);

@@ -245,21 +245,6 @@ fn pages_that_take_long_are_held_to_the_pause_target() {
 }
 
 #[test]
-fn the_bandwidth_limit_holds() {
-    let mut case = process(10_000);
-    case.options.bytes_per_second = Some(4096 * 10_000);
-    case.kernel.ns_per_page(1_000);
-    let outcome = case.order(Pages::All, 1);
-    assert_eq!(outcome.moved, 10_000);
-    // 10,000 pages at 10,000 a second; the last batch is paid for by whoever comes next.
-    let last = *case.kernel.batches().last().unwrap() as u64;
-    assert_eq!(outcome.took_ns, 10_000 * 1_000, "the calls alone");
-    let waited_ns = case.kernel.waited_ns();
-    let all_ns = waited_ns + outcome.took_ns;
-    assert!(all_ns >= (10_000 - last) * 100_000, "{all_ns}");
-}
-
-#[test]
 fn a_request_to_stop_leaves_the_rest_untried() {
     let case = process(100);
     case.stop.ask();

@@ -231,8 +231,8 @@ impl<'a> Member<'a> {
             }
             Ok(process.try_wait()?)
         })?;
-        let status = ended
-            .with_context(|| format!("the counter of {who} had not ended after {:?}", limit))?;
+        let status =
+            ended.with_context(|| format!("the counter of {who} had not ended after {limit:?}"))?;
         let said = |file: &Path| -> Result<String> {
             Ok(String::from_utf8_lossy(&fs::read(file)?).trim().to_owned())
         };

@@ -42,7 +42,6 @@ fn pod(name: &str) -> PodSandbox {
         namespace: "shop".to_owned(),
         linux: Some(LinuxPodSandbox {
             cgroup_parent: format!("/kubepods/{name}"),
-            ..LinuxPodSandbox::default()
         }),
         ..PodSandbox::default()
     }
