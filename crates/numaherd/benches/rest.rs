@@ -112,7 +112,7 @@ fn measure(what: &str, wakes_every_ms: u32) {
     println!("{THREADS} threads, {what}, for {seconds:.0} s:");
     for ((name, child), before) in running.iter().zip(before) {
         let share = (cpu_time(child) - before).as_secs_f64() / seconds;
-        println!("  {name}: {:.2} % of a core", 100.0 * share);
+        println!("  {:.2} % of a core: {name}", 100.0 * share);
     }
     let an_hour = (size(&ledger) - bytes) as f64 / seconds * 3600.0;
     println!("  ledger: {:.1} MB an hour", an_hour / 1e6);
