@@ -66,7 +66,7 @@ numaherd=${NUMAHERD:-${CARGO_TARGET_DIR:-target}/release/numaherd}
 
 # What is known of the trials of earlier commits, with what this commit has.
 trials=docs/trials kept=target/results/$commit
-lab=(crates/experiment crates/hardware crates/lab crates/numaherd-lab/src/{cli,compare,guest,held,lab}* crates/topology data/machines menagerie)
+lab=(crates/{experiment,hardware,lab,topology} crates/numaherd-lab/src/{cli,compare,guest,held,lab}* data/machines menagerie)
 ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
 mkdir -p "$kept" "$trials/$commit"
 find "$trials" -name '*.json' | while read -r file; do

@@ -47,9 +47,9 @@ pub enum Selection {
 pub struct PageOptions {
     /// How long 99 of 100 threads that touch a page on its way may wait for it.
     pub pause_target: Duration,
-    /// How long one call of the kernel may take. Requests to stop take effect
-    /// between calls; each has a fixed cost, so short ones are dear. It is not what a thread waits:
-    /// the kernel takes only some of a call's pages away at a time.
+    /// How long one call of the kernel may take. Requests to stop take effect between calls; each has a
+    /// fixed cost, so short ones are dear. It is not what a thread waits: the kernel takes only some of
+    /// a call's pages away at a time.
     pub call_target: Duration,
     /// Pages of the first batch, before anything has been measured.
     pub first_batch: usize,

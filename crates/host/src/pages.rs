@@ -364,7 +364,7 @@ impl Work<'_> {
         let now = self.where_are(&lasts)?;
         let mut statuses = now.iter().chain(&answer.after);
         if answer.is_complete() && statuses.all(|&on| on == self.node) {
-            self.credit((at - from) as u64);
+            self.outcome.moved += (at - from) as u64;
             return Ok(at);
         }
         let addresses = window.addresses(from..at);
@@ -373,7 +373,7 @@ impl Work<'_> {
             .filter(|&(_, &status)| status != self.node)
             .map(|(&address, _)| address)
             .collect();
-        self.credit((addresses.len() - left.len()) as u64);
+        self.outcome.moved += (addresses.len() - left.len()) as u64;
         if answer.is_full() {
             self.fail(status::NO_MEMORY, left.len() as u64);
             return Err(Early::NodeFull(self.order.process, self.order.to));
@@ -422,7 +422,7 @@ impl Work<'_> {
         for (at, on) in rest.into_iter().zip(now) {
             if on == self.node {
                 window.before[at] = on;
-                self.credit(1);
+                self.outcome.moved += 1;
             }
         }
         Ok(())
@@ -437,7 +437,7 @@ impl Work<'_> {
             // Where the node ran full, the pages still elsewhere are so for that reason.
             let is_elsewhere = status >= 0 || status == status::UNSAID;
             match status {
-                _ if status == self.node => self.credit(1),
+                _ if status == self.node => self.outcome.moved += 1,
                 _ if is_full && is_elsewhere => self.fail(status::NO_MEMORY, 1),
                 _ => self.fail(status, 1),
             }
@@ -540,11 +540,6 @@ impl Work<'_> {
     /// Counts pages that were not moved.
     fn fail(&mut self, status: i32, pages: u64) {
         *self.outcome.failed.entry(failure(status)).or_default() += pages;
-    }
-
-    /// Counts moved pages.
-    fn credit(&mut self, pages: u64) {
-        self.outcome.moved += pages;
     }
 }
 

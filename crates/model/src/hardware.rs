@@ -2,11 +2,12 @@
 //!
 //! What a file leaves out is never guessed: without idle latencies, controllers' bandwidth, a
 //! last-level cache, the clock or the lines in flight there is no model, and the error names all
-//! keys that are missing. Four figures may be missing, each with a meaning of its own: without
+//! keys that are missing. Five figures may be missing, each with a meaning of its own: without
 //! bandwidths of links no link is ever a bottleneck; without the latency of the last-level cache it
 //! is that of the machine which program profiles were measured on (their cycles hold its hits);
 //! without `cycles_scale` the core is like theirs; without `modified_line_ns` a line that another
-//! core has written costs a hit within the domain, and elsewhere what memory of that node costs.
+//! core has written costs a hit within the domain, and elsewhere what memory of that node costs; without TLBs a page is
+//! found at no cost.
 //!
 //! A core's lines in flight are those that the file gives, or fewer where prefetchers stop at pages.
 //!

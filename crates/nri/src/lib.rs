@@ -1,5 +1,5 @@
 //! Plugins of the Node Resource Interface (NRI), which containerd and CRI-O offer: a plugin sees every pod and
-//! container of a machine as they come and go. This one reads what `numaherd-nri` needs, and adjusts nothing.
+//! container of a machine as they come and go. NRI lets plugins adjust containers; those written with this crate only watch.
 //!
 //! | layer | module | what it does |
 //! |---|---|---|
@@ -8,8 +8,9 @@
 //! | messages | [`api`] | pods, containers, and what happens to them |
 //! | session | [`Session`] | registers a [`Plugin`] with the runtime and hands it the runtime's requests |
 //!
-//! The plugin connects. It is the client of the runtime's service (it registers) and the server of the runtime's requests. A runtime waits 2 s for an answer by default and starts no
-//! pod meanwhile, so a plugin should answer at once and work afterwards.
+//! The plugin connects. It is the client of the runtime's service (it registers) and the server of the runtime's requests.
+//! A runtime waits 2 s for an answer by default and starts no pod meanwhile, so a plugin should answer at once and work
+//! afterwards.
 //!
 //! ```no_run
 //! use nri::api::{ConfigureRequest, Container, Event, PodSandbox, StateChangeEvent};
