@@ -146,16 +146,21 @@ impl std::fmt::Display for Statement {
             write!(f, "{bound} {figure}")?;
             match tolerance {
                 0.0 => Ok(()),
-                _ => write!(f, " {sign} {tolerance}"),
+                _ => write!(f, " {sign} {}", shown(tolerance)),
             }
         };
         match *self {
-            Self::Point { figure, tolerance } => write!(f, "{figure} ± {tolerance}"),
+            Self::Point { figure, tolerance } => write!(f, "{figure} ± {}", shown(tolerance)),
             Self::AtMost { figure, tolerance } => bound(f, "at most", figure, "+", tolerance),
             Self::AtLeast { figure, tolerance } => bound(f, "at least", figure, "-", tolerance),
             Self::Ranking => f.write_str("so it is"),
         }
     }
+}
+
+/// A tolerance without the last digits of a product of decimal fractions.
+fn shown(tolerance: f64) -> f64 {
+    (tolerance * 1e9).round() / 1e9
 }
 
 /// Where the paper's figure is from.

@@ -1,5 +1,7 @@
 //! One trace on one machine under one policy, by the same loop that herds a live machine.
 
+use std::collections::HashSet;
+
 use numaherd_herd::Ending;
 use numaherd_policy::Means;
 use numaherd_policy::mapping::{Communication, Tree, best};
@@ -37,6 +39,8 @@ pub struct Played {
     pub set_up: SetUp,
     /// Where threads and pages were at the end.
     pub placement: Start,
+    /// The pages, by process and page number, of which the policy could learn anything.
+    pub pages_seen: HashSet<(u32, u64)>,
 }
 
 impl OnTrace<'_> {
@@ -70,6 +74,7 @@ impl OnTrace<'_> {
             again: world.figures_again(),
             set_up: world.set_up(),
             placement: world.placement(),
+            pages_seen: world.pages_seen(),
         })
     }
 }

@@ -25,7 +25,7 @@
 //! 2. If a page P was evicted, and the unit is not busy with an earlier eviction of this core, it
 //!    takes P's old TAT entry: *Residency* (Eq. 1) and *Tid* (Eq. 2).
 //! 3. `SM[Tid][s] += Residency` for every s in `SV_P` (Eq. 3); Tid enters `SV_P` (Eq. 4, 5).
-//! 4. `NV_P` ages (Eq. 6) and the counter of the core's node n grows by Residency (Eq. 7).
+//! 4. `NV_P` ages (Eq. 6) and the counter of the thread's node n grows by Residency (Eq. 7).
 //! 5. If `NV_P[n] > NV_P[m] << CR_mig`, m being P's node, the operating system is notified: P should
 //!    move to n (Eq. 8).
 //!
@@ -40,8 +40,10 @@
 //! * *Busy* is each core's own unit (§6.3: "one event per core"), until the `eviction_cycles` of the
 //!   eviction it took last are over. A dropped eviction still has its TAT entry overwritten, or that
 //!   would speak of a page that is no longer there.
-//! * *Node n* is the node of the core whose TLB evicts: there the thread of that miss runs, and
-//!   there, while threads stay, the page was used.
+//! * *Node n* is where the thread that caused the TLB miss runs (§4.3.3). At an eviction, that is the
+//!   core whose TLB evicts. In the pass no miss evicts: it is the entry's own thread, which may run on
+//!   another core by now, and is credited there (where it ran last, if it sleeps). An entry that
+//!   refers to no thread is credited to its core.
 //! * *Nobody in SV* at first: such elements add to nothing. Vectors are kept as the equations say,
 //!   so a thread may be in SV twice, or find itself there (the matrix' diagonal).
 //! * *References to a reused number are deleted*, not what they refer from: a TLB entry filled by
@@ -76,6 +78,7 @@ pub use self::histories::{Credited, Histories, StartedThread};
 pub use self::sharing_matrix::SharingMatrix;
 pub use self::storage::{Storage, Structure};
 use serde::Serialize;
+use std::collections::HashMap;
 
 use crate::HardwareError;
 use crate::config::Config;
@@ -147,6 +150,8 @@ pub struct Ipm {
     entries_per_core: usize,
     /// CR_tid of each core.
     running: Vec<Option<Thread>>,
+    /// Core that each thread runs on, or ran on last.
+    core_of: HashMap<Thread, usize>,
     /// Cycle from which each core's unit can take an eviction again.
     free_at: Vec<u64>,
     table: AccessTable,
@@ -170,6 +175,7 @@ impl Ipm {
             node_of_core: (0..cores).map(|core| machine.node_of_core(core)).collect(),
             entries_per_core: tlb.entries(),
             running: vec![None; cores],
+            core_of: HashMap::new(),
             free_at: vec![0; cores],
             table: AccessTable::new(entries, config.cr_shift, config.time_stamp_bits),
             histories: Histories::new(config, machine.nodes())?,
@@ -191,6 +197,8 @@ impl Ipm {
         for running in &mut self.running {
             *running = running.filter(|thread| thread.application != application);
         }
+        self.core_of
+            .retain(|thread, _| thread.application != application);
     }
 
     /// Gives a new thread its number (§4.4.3). If that was another thread's, that one's row and
@@ -214,6 +222,7 @@ impl Ipm {
             for running in &mut self.running {
                 *running = running.filter(|&other| other != thread);
             }
+            self.core_of.remove(&thread);
         }
     }
 
@@ -226,6 +235,9 @@ impl Ipm {
         let runs = thread.is_none_or(|thread| self.histories.is_running(thread));
         assert!(runs, "{thread:?} has ended and cannot run on core {core}");
         self.running[core] = thread;
+        if let Some(thread) = thread {
+            self.core_of.insert(thread, core);
+        }
     }
 
     /// Takes note of a TLB miss of a core at a value `tsc` of the time-stamp counter, in cycles
@@ -263,20 +275,20 @@ impl Ipm {
         }
         self.free_at[core] = tsc.saturating_add(self.config.eviction_cycles);
         self.counts.memory_reads += 1;
-        Eviction::Handled(self.credit(core, tsc, &entry, node_of_page))
+        let node = self.node_of_core[core];
+        Eviction::Handled(self.credit(node, tsc, &entry, node_of_page))
     }
 
     /// Credits an entry's residency to its page and thread: Eq. 1 to 8, the same for evictions and
     /// for the periodic pass.
     fn credit(
         &mut self,
-        core: usize,
+        node: usize,
         tsc: u64,
         entry: &Entry,
         node_of_page: impl FnOnce(Page) -> Option<usize>,
     ) -> Option<Notification> {
         let residency = self.table.residency(tsc, entry);
-        let node = self.node_of_core[core];
         let credited = self.histories.credit(
             entry.page,
             entry.application,
@@ -328,11 +340,21 @@ impl Ipm {
                 ..entry
             };
             self.table.replace(index, Some(renewed));
-            let core = index / self.entries_per_core;
-            if let Some(notification) = self.credit(core, tsc, &entry, &node_of_page) {
+            let node = self.node_of_entry(index, &entry);
+            if let Some(notification) = self.credit(node, tsc, &entry, &node_of_page) {
                 notify(notification);
             }
         }
+    }
+
+    /// The node where an entry's thread runs; of its core, if it refers to none.
+    fn node_of_entry(&self, index: usize, entry: &Entry) -> usize {
+        let thread = entry.thread.map(|number| Thread {
+            application: entry.application,
+            number,
+        });
+        let runs_on = thread.and_then(|thread| self.core_of.get(&thread));
+        self.node_of_core[*runs_on.unwrap_or(&(index / self.entries_per_core))]
     }
 
     /// Notes that the TLB entry of a core was invalidated ([`crate::Mmu::invalidate`]).

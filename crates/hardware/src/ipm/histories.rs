@@ -207,6 +207,11 @@ impl Histories {
         Some(&mut self.state_mut(application)?.matrix)
     }
 
+    /// Whether anything has been credited to a page.
+    pub fn know(&self, page: Page) -> bool {
+        self.pages.has(page)
+    }
+
     /// What they were configured with.
     pub fn config(&self) -> &IpmConfig {
         &self.config

@@ -86,6 +86,11 @@ impl PageHistoryTable {
         place
     }
 
+    /// Whether a page has an entry.
+    pub(super) fn has(&self, page: Page) -> bool {
+        self.places.contains_key(&page)
+    }
+
     /// Deletes all references to a thread's number.
     pub(super) fn delete_thread(&mut self, thread: Thread) {
         let (stride, sharers) = (self.stride(), 1..=self.sharers_per_page);

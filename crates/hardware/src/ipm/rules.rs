@@ -251,12 +251,12 @@ fn pages_that_stay_in_the_tlb_are_found_by_the_periodic_pass() {
         }),
         ..config()
     });
-    let thread = ipm.start_thread(application);
+    let (one, other) = (ipm.start_thread(application), ipm.start_thread(application));
     let mut moves = Vec::new();
     // Page 5, on node 0, stays in core 2's TLB (node 1); page 6 has come to core 0 just now.
-    ipm.run(2, Some(thread));
+    ipm.run(2, Some(one));
     miss(&mut ipm, 2, 5, None, 400);
-    ipm.run(0, Some(thread));
+    ipm.run(0, Some(other));
     miss(&mut ipm, 0, 6, None, 401);
     ipm.pass_over_infrequently_evicted(999, node_of, |n| moves.push(n));
     assert_eq!(
@@ -293,6 +293,29 @@ fn pages_that_stay_in_the_tlb_are_found_by_the_periodic_pass() {
     assert_eq!(miss(&mut ipm, 0, 7, Some(6), 2001), Eviction::Handled(None));
     assert_eq!(ipm.affinity(Page::new(6)), Some([1713 + 1, 127].as_slice()));
     assert_eq!(moves.len(), 1);
+}
+
+#[test]
+fn the_pass_credits_what_a_thread_left_behind_to_where_it_runs_now() {
+    let (mut ipm, application) = unit(IpmConfig {
+        pass: Some(PeriodicPass {
+            every_cycles: 1000,
+            resident_cycles: 0,
+        }),
+        ..config()
+    });
+    let (moved, stays) = (ipm.start_thread(application), ipm.start_thread(application));
+    ipm.run(0, Some(moved));
+    miss(&mut ipm, 0, 1, None, 500);
+    ipm.run(1, Some(stays));
+    miss(&mut ipm, 1, 2, None, 500);
+    // To a core of node 1, where it falls asleep.
+    ipm.run(2, Some(moved));
+    ipm.run(2, None);
+    ipm.pass_over_infrequently_evicted(1000, node_of, |_| ());
+    let affinity = |page| ipm.affinity(Page::new(page)).map(<[u32]>::to_vec);
+    assert_eq!(affinity(1), Some(vec![127, 127 + 500]));
+    assert_eq!(affinity(2), Some(vec![127 + 500, 127]));
 }
 
 #[test]

@@ -355,6 +355,7 @@ impl Memory {
         time_ps: u64,
         place: usize,
     ) -> &mut Sample {
+        self.pages.note_sample(place);
         self.samples.push_mut(Sample {
             time_ns: self.options.loop_ns(time_ps),
             thread: who.thread,

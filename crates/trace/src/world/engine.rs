@@ -4,7 +4,7 @@
 //! close together in modelled time. A core that is alone, or all of whose fellows are idle, runs to
 //! the end of the step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,6 +138,26 @@ impl Engine {
             cpus: self.threads.iter().map(has_run).collect(),
             nodes: pages.collect(),
         }
+    }
+
+    /// The pages, by process and page number, of which a policy could learn from samples or from the IPM unit.
+    pub(super) fn pages_seen(&self) -> HashSet<(u32, u64)> {
+        let Memory { pages, unit, .. } = &self.memory;
+        let is_seen = |place: usize| {
+            let in_unit = unit
+                .as_ref()
+                .is_some_and(|unit| unit.knows(pages.tlb_page(place)));
+            in_unit || pages.get(place).is_sampled
+        };
+        let seen = (0..pages.len()).filter(|&place| is_seen(place));
+        seen.map(|place| {
+            let page = pages.get(place);
+            (
+                self.memory.processes[page.process as usize].id.pid,
+                page.number,
+            )
+        })
+        .collect()
     }
 
     /// Lets so much of the loop's time pass.

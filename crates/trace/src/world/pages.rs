@@ -31,6 +31,8 @@ pub(super) struct Page {
     since_ps: u64,
     /// Whether its next access is a hint fault.
     pub(super) is_marked: bool,
+    /// Whether an access to it was sampled.
+    pub(super) is_sampled: bool,
 }
 
 pub(super) struct PageTable {
@@ -146,6 +148,7 @@ impl PageTable {
             frame,
             since_ps: now_ps,
             is_marked: false,
+            is_sampled: false,
         });
         self.accesses.resize((place + 1) * self.nodes, 0);
         self.time_on.resize((place + 1) * self.nodes, 0);
@@ -189,6 +192,10 @@ impl PageTable {
 
     pub(super) fn mark(&mut self, place: usize) {
         self.pages[place].is_marked = true;
+    }
+
+    pub(super) fn note_sample(&mut self, place: usize) {
+        self.pages[place].is_sampled = true;
     }
 
     pub(super) fn unmark(&mut self, place: usize) {

@@ -3,6 +3,7 @@
 //!
 //! Counts are exact. All times are the loop's (see the module's "Two times").
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -59,6 +60,12 @@ impl TraceWorld {
     /// pages that were touched.
     pub fn placement(&self) -> Start {
         self.engine().placement()
+    }
+
+    /// The pages, by process and page number, of which a policy could learn anything so far: an access was sampled,
+    /// or the IPM unit has credited them.
+    pub fn pages_seen(&self) -> HashSet<(u32, u64)> {
+        self.engine().pages_seen()
     }
 
     /// What of the trace is played only once, as far as it was played: known once all threads were released.

@@ -205,6 +205,11 @@ impl Unit {
         all
     }
 
+    /// Whether the unit has learned anything of a page.
+    pub(super) fn knows(&self, page: TlbPage) -> bool {
+        self.ipm.histories().know(page)
+    }
+
     pub(super) fn counts(&self) -> &IpmCounts {
         self.ipm.counts()
     }

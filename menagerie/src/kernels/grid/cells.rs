@@ -210,16 +210,16 @@ impl Block {
 }
 
 impl Blocks {
-    /// Divides cells among `threads`, with nearly as many parts along the first axis as along the
-    /// third.
+    /// Divides cells among `threads`, with nearly as many parts along the third axis as along the
+    /// first. Neighbours along the third have consecutive numbers, as in PARSEC's fluidanimate.
     pub fn new(sides: [usize; 3], threads: usize) -> Blocks {
         let fits = |parts: &usize| threads.is_multiple_of(*parts);
-        let along_x = (1..=threads.isqrt()).rev().find(fits).unwrap_or(1);
-        let along_z = threads / along_x;
+        let along_z = (1..=threads.isqrt()).rev().find(fits).unwrap_or(1);
+        let along_x = threads / along_z;
         let blocks: Vec<_> = (0..threads)
             .map(|index| Block {
-                x: share(sides[0], index % along_x, along_x),
-                z: share(sides[2], index / along_x, along_z),
+                x: share(sides[0], index / along_z, along_x),
+                z: share(sides[2], index % along_z, along_z),
             })
             .collect();
         let mut owners = vec![0; sides.iter().product()];

@@ -9,9 +9,9 @@ use anyhow::Result;
 use numaherd_experiment::claims::{Measured, changes};
 use numaherd_experiment::statistics::{mean, smallest};
 
-use super::setup::{Platform, Played, Setup};
+use super::setup::{Platform, Played, Run, Setup};
 use crate::reproduce::testbed::{KERNEL, increase};
-use crate::reproduce::traces::{Kernel, NAS, NAS_MANY, PARSEC, STENCIL};
+use crate::reproduce::traces::{Kernel, NAS_MANY, few, named, nas_and_parsec};
 
 /// A figure of a run.
 type Figure = fn(&Played) -> f64;
@@ -30,6 +30,14 @@ fn misses(played: &Played) -> f64 {
 
 fn energy(played: &Played) -> f64 {
     played.energy
+}
+
+fn processor_energy(played: &Played) -> f64 {
+    played.processor_energy
+}
+
+fn memory_energy(played: &Played) -> f64 {
+    played.memory_energy
 }
 
 /// Runs of several programs under several policies on one machine.
@@ -110,13 +118,9 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
     Ok(measured)
 }
 
-fn all_kernels() -> Vec<&'static Kernel> {
-    NAS.iter().chain(&PARSEC).collect()
-}
-
 fn simics(setup: &Setup<'_>) -> Result<Measured> {
     let policies = ["interleave", "oracle", "ipm"];
-    let board = Board::new(setup, Platform::Simics, all_kernels(), &policies)?;
+    let board = Board::new(setup, Platform::Simics, nas_and_parsec(), &policies)?;
     let mut measured = Measured::new();
     measured.figure("fig7-cg-time", board.of("cg", "ipm", time));
     measured.figure("fig7-cg-traffic", board.of("cg", "ipm", traffic));
@@ -149,10 +153,8 @@ const RELATED: [&str; 6] = [
 ];
 
 fn itanium(setup: &Setup<'_>) -> Result<Measured> {
-    let mut kernels = all_kernels();
-    kernels.push(&STENCIL);
     let policies = [&["oracle", "ipm"], &RELATED[..]].concat();
-    let board = Board::new(setup, Platform::Itanium, kernels, &policies)?;
+    let board = Board::new(setup, Platform::Itanium, few(), &policies)?;
     let mean_time = |policy| board.mean(policy, time);
     let (ipm, oracle) = (mean_time("ipm"), mean_time("oracle"));
     let mut measured = Measured::new();
@@ -185,9 +187,20 @@ fn itanium(setup: &Setup<'_>) -> Result<Measured> {
     let means = policies.iter().map(|policy| (policy, mean_time(policy)));
     measured.detail("itanium-means", changes(means, 1));
     measured.detail("itanium-right", board.right());
+    let is_in_hardware = is_without_software_time(setup, &board)?;
+    measured.detail("itanium-is-in-hardware", format!("{is_in_hardware:+.1}"));
     measured.detail("itanium-time", board.listed("ipm", time));
     measured.detail("itanium-oracle-time", board.listed("oracle", time));
     Ok(measured)
+}
+
+/// The change of `is`'s time on the same machine if the unit's work took no time of its cores.
+fn is_without_software_time(setup: &Setup<'_>, board: &Board) -> Result<f64> {
+    let run = Run::new(Platform::Itanium, named("is"), "ipm")?;
+    let played = setup.run(vec![run.with_unit(|unit| unit.eviction_cycles = 0)])?;
+    let at = board.kernels.iter().position(|kernel| kernel.name == "is");
+    let system = &board.system[at.expect("is is a kernel of the board")];
+    Ok(increase(played[0].time, system.time))
 }
 
 fn xeons(setup: &Setup<'_>) -> Result<Measured> {
@@ -216,14 +229,17 @@ fn xeons(setup: &Setup<'_>) -> Result<Measured> {
     measured.detail("xeon64-traffic", large.listed("ipm", traffic));
     let times = [&small, &large].map(|board| board.mean("ipm", time));
     measured.order("fig9-four-nodes", times);
-    measured.order("fig9-traffic-most", [large.mean("ipm", misses), of_traffic]);
+    let of_misses = large.mean("ipm", misses);
+    measured.figure("fig9-misses", of_misses);
+    measured.detail("xeon64-misses", large.listed("ipm", misses));
+    measured.order("fig9-traffic-most", [of_misses, of_traffic]);
     measured.figure("fig10-energy", small.mean("ipm", energy));
     measured.figure("fig10-sp", small.of("sp", "ipm", energy));
     measured.detail("xeon32-energy", small.listed("ipm", energy));
-    let energies = [
-        small.mean("ipm", |played| played.processor_energy),
-        small.mean("ipm", |played| played.memory_energy),
-    ];
+    let energies = [processor_energy, memory_energy].map(|part| small.mean("ipm", part));
+    measured.figure("fig10-processor", energies[0]);
+    measured.figure("fig10-dimm", energies[1]);
     measured.order("fig10-memory", energies);
+    measured.detail("xeon32-dimm", small.listed("ipm", memory_energy));
     Ok(measured)
 }

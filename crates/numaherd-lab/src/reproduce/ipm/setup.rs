@@ -26,7 +26,7 @@ use numaherd_experiment::statistics::mean;
 use numaherd_experiment::{ORACLE, OnTrace, Settings, Trial, World};
 use numaherd_hardware::{Cache, Config, IpmConfig};
 use numaherd_topology::Machine;
-use numaherd_trace::world::{Analysis, Figures, Hardware, Options, SetUp};
+use numaherd_trace::world::{Analysis, Figures, Hardware, Options, SetUp, Start};
 use rayon::prelude::*;
 
 use crate::reproduce::testbed::{KERNEL, Memo};
@@ -178,6 +178,9 @@ pub struct Played {
     pub time: f64,
     /// Share of the pages that are on the right node at the end, in percent.
     pub right: f64,
+    /// Share of the pages that are there and of which the policy could learn anything, in percent: the rest it has
+    /// chosen no node for.
+    pub chosen_right: f64,
     /// Bytes between nodes in a loop.
     pub traffic: f64,
     /// Misses of the last-level cache for each instruction.
@@ -199,7 +202,7 @@ pub struct Played {
 }
 
 impl Played {
-    fn of(figures: &Figures, right: f64) -> Self {
+    fn of(figures: &Figures, right: f64, chosen_right: f64) -> Self {
         let loops = f64::from(figures.loops);
         let instructions = figures.instructions as f64;
         let energy = &figures.energy;
@@ -212,6 +215,7 @@ impl Played {
         Self {
             time: figures.seconds / loops,
             right,
+            chosen_right,
             traffic: figures.interchip_bytes as f64 / loops,
             misses: figures.caches.llc_misses as f64 / instructions,
             energy: energy.per_instruction_nj,
@@ -234,6 +238,7 @@ impl Played {
         Self {
             time: of(&|run| run.time),
             right: of(&|run| run.right),
+            chosen_right: of(&|run| run.chosen_right),
             traffic: of(&|run| run.traffic),
             misses: of(&|run| run.misses),
             energy: of(&|run| run.energy),
@@ -321,14 +326,20 @@ impl<'a> Plays<'a> {
         let ran = on_trace
             .run(&trial)
             .with_context(|| format!("cannot play {} under {}", run.kernel.name, run.policy))?;
-        let pages = analysis(&ran.set_up)?.judge(&ran.placement, &run.hardware.topology);
-        let right = pages.right as f64 / pages.pages as f64 * 100.0;
+        let analysis = analysis(&ran.set_up)?;
+        let right = |placement: &Start| {
+            let pages = analysis.judge(placement, &run.hardware.topology);
+            pages.right as f64 / pages.pages as f64 * 100.0
+        };
+        let mut chosen = ran.placement.clone();
+        chosen.nodes.retain(|page, _| ran.pages_seen.contains(page));
         let figures = match ran.again {
             Some(again) if is_measured_again => again,
             _ => ran.figures,
         };
         self.check_work(run, &figures)?;
-        Ok((Played::of(&figures, right), ran.set_up))
+        let played = Played::of(&figures, right(&ran.placement), right(&chosen));
+        Ok((played, ran.set_up))
     }
 
     /// Loops are compared by their times, so they must do the same.
