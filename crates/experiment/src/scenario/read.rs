@@ -2,7 +2,7 @@
 //!
 //! A key that means nothing in the world that reads the file ([`ELSEWHERE`]) is refused there.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use numaherd_files::{Document, FileError};
@@ -173,6 +173,7 @@ impl Reading<'_> {
         }
         if self.world == World::Lab {
             self.one_measure(&programs, &until)?;
+            self.one_port_each(&programs)?;
         }
         let settings = |key: &str, otherwise: Table| match file.settings.get(key) {
             None => Ok(otherwise),
@@ -470,6 +471,31 @@ impl Reading<'_> {
                 program.lab.ready.is_none() && !matches!(measure.from, Source::Counter(_));
             if !has_end && matches!(until, Until::Completions(_)) {
                 let why = "it has no end: say until = { seconds = 5 }, in modelled time";
+                return self.wrong(&key, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no two copies are ready at the same port: each serves that of its program and its own number more.
+    fn one_port_each(&self, programs: &[Program]) -> Result<(), FileError> {
+        let ports = programs.iter().map(|program| match program.lab.ready {
+            Some(Ready::Port(first)) => u32::from(first)..u32::from(first) + program.copies,
+            _ => 0..0,
+        });
+        let ports: Vec<_> = ports.collect();
+        for (number, own) in ports.iter().enumerate() {
+            let key = format!("program[{number}].ready.port");
+            if let Some(last) = own.clone().last().filter(|&last| last > u16::MAX.into()) {
+                let why = format!("its last copy would serve {last}, and the last port is 65535");
+                return self.wrong(&key, why);
+            }
+            let shares = |other: &&Range<u32>| own.start < other.end && other.start < own.end;
+            if let Some(other) = ports[..number].iter().find(shares) {
+                let port = own.start.max(other.start);
+                let why = format!(
+                    "port {port} is another program's: the number of the copy is added to the port"
+                );
                 return self.wrong(&key, why);
             }
         }

@@ -222,6 +222,10 @@ fn a_wrong_program_of_the_lab_is_refused_with_line_key_and_reason() {
         "ready.port: 0 is no port: give 1 to 65535",
     );
     told(
+        "ready = { port = 65535 }\ncopies = 2\nmeasured = false\n[[program]]\ncommand = \"cp\"",
+        "ready.port: its last copy would serve 65536, and the last port is 65535",
+    );
+    told(
         "ready = { seconds = -1.0 }",
         "ready.seconds: -1 is not within 0 to 100",
     );
@@ -250,6 +254,16 @@ fn a_wrong_program_of_the_lab_is_refused_with_line_key_and_reason() {
     told(
         "ready = { port = 1 }\nwaits = true",
         "ready: give either this or waits, not both",
+    );
+    let two = format!(
+        "{HEAD}[[program]]\ncommand = \"ls\"\n[[program]]\ncommand = \"a\"\nready = {{ port = 80 }}\ncopies = 3\n\
+         [[program]]\ncommand = \"b\"\nready = {{ port = 82 }}\n"
+    );
+    assert_eq!(
+        Scenario::parse(&two, "x.toml", World::Lab)
+            .unwrap_err()
+            .to_string(),
+        "x.toml:12: program[2].ready.port: port 82 is another program's: the number of the copy is added to the port"
     );
     let twice = format!("{HEAD}until = {{ completions = 3 }}\n[[program]]\ncommand = \"ls\"\n");
     assert_eq!(

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
 use anyhow::Result;
-use numaherd::exit::{Exit, OrExit};
+use numaherd::exit::{Exit, OrExit, ended};
 use numaherd_experiment::Scenario;
 use numaherd_experiment::in_lab::{Command, Placeholders, Source};
 
+use super::field::ON_COMMAND_LINE;
 use crate::lab;
 
 /// What to do where something is missing.
-const INSTALL: &str = "`scripts/setup.sh programs` installs what scenarios/programs needs";
+pub const INSTALL: &str = "`scripts/setup.sh programs` installs what scenarios/programs needs";
 
 /// Checks all programs of a scenario.
 ///
@@ -33,9 +34,14 @@ pub fn check(scenario: &Scenario) -> Result<()> {
             ("user", user.and_then(is_nobody)),
         ];
         for (key, why) in wrong {
+            let Some(why) = why else {
+                continue;
+            };
+            if scenario.from == ON_COMMAND_LINE {
+                return Err(ended(Exit::Usage, why));
+            }
             let key = format!("program[{number}].{key}");
-            why.map_or(Ok(()), |why| Err(scenario.wrong(&key, why)))
-                .or_exit(Exit::Usage)?;
+            return Err(scenario.wrong(&key, why)).or_exit(Exit::Usage);
         }
     }
     Ok(())
@@ -117,6 +123,17 @@ mod tests {
             let told = checked(lines).unwrap_err().to_string();
             assert!(told.ends_with(&format!("({INSTALL})")), "{told}");
         }
+    }
+
+    #[test]
+    fn what_was_typed_has_no_line() {
+        let text = "name = \"x\"\nabout = \"\"\nmachine = \"lab-4x2\"\n[[program]]\ncommand = [\"no-such\"]\n";
+        let typed = Scenario::parse(text, ON_COMMAND_LINE, World::Lab).unwrap();
+        let told = check(&typed).unwrap_err().to_string();
+        assert!(
+            told.starts_with("cannot find the program no-such"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl Field {
             }
             None => {
                 let text = of_command(&options.program)?;
-                let scenario = Scenario::parse(&text, "CMD", World::Lab).or_exit(Exit::Usage)?;
+                let scenario =
+                    Scenario::parse(&text, ON_COMMAND_LINE, World::Lab).or_exit(Exit::Usage)?;
                 (scenario, OF_COMMAND.into(), Some(text))
             }
         };
@@ -99,6 +100,9 @@ pub(super) fn named(name: &str) -> Result<Scenario> {
     Scenario::find(name, World::Lab).or_exit(Exit::Usage)
 }
 
+/// What messages call the scenario of a command, which has no lines that anybody wrote.
+pub(super) const ON_COMMAND_LINE: &str = "CMD";
+
 /// Where the guest finds the scenario of a command.
 pub(super) const OF_COMMAND: &str = "/run/numaherd-scenario.toml";
 
@@ -136,7 +140,7 @@ mod tests {
     fn a_command_is_a_scenario_of_one_program() {
         let command = ["/bin/sh", "-c", "it's {copy}"].map(OsString::from);
         let text = of_command(&command).unwrap();
-        let scenario = Scenario::parse(&text, "CMD", World::Lab).unwrap();
+        let scenario = Scenario::parse(&text, ON_COMMAND_LINE, World::Lab).unwrap();
         assert_eq!((scenario.name.as_str(), scenario.repeat), ("sh", 3));
         assert_eq!(scenario.about, r"/bin/sh -c 'it'\''s {copy}'");
         let program = &scenario.programs[0];

@@ -16,6 +16,7 @@ use numaherd_lab_launcher::Stream;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::cgroup::{Cgroup, Cgroups, MOST_TASKS};
+use super::check::INSTALL;
 use super::output::{Heard, Wanted};
 use super::peer::Peer;
 use crate::held::Held;
@@ -261,8 +262,7 @@ impl<'a> Launch<'a> {
         let (port, who) = (self.port(port), &self.who);
         if is_served(port) {
             bail!(
-                "port {port} of {who} is taken before it starts: another program of the scenario serves it; the \
-                 number of the copy is added to the port of `ready`"
+                "port {port} of {who} is taken before it starts: another program of the scenario serves it"
             );
         }
         Ok(())
@@ -292,6 +292,9 @@ pub fn is_served(port: u16) -> bool {
 /// How a process ended, in words.
 pub fn how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
+        (Some(127), _) => format!(
+            "ended with exit code 127, as a shell does where it finds no such program ({INSTALL})"
+        ),
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(9)) => "was killed (signal 9; where nobody did, memory ran out)".to_owned(),
         (None, signal) => format!("was ended by signal {}", signal.unwrap_or_default()),

@@ -186,17 +186,20 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
         (false, true) => "lower",
         (false, false) => "higher",
     };
-    let gain = less(linux);
+    let than = |less: f64| match (less.abs() < 0.5, is_time) {
+        (true, true) => "as soon as".to_owned(),
+        (true, false) => "the same as".to_owned(),
+        _ => format!("{:.0} % {} than", less.abs(), word(less)),
+    };
     let were = if is_time {
         "the {what} were done"
     } else {
         "the figure of the {what} was"
     };
     let mut sentence = format!(
-        "With {name}, {} {:.0} % {} than on plain Linux ({} instead of {})",
+        "With {name}, {} {} on plain Linux ({} instead of {})",
         were.replace("{what}", what),
-        gain.abs(),
-        word(gain),
+        than(less(linux)),
         shown(ours.mean),
         shown(linux.mean),
     );
@@ -204,11 +207,9 @@ fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
         .iter()
         .filter(|s| !is_ours(&s.policy) && s.policy != BASELINE && s.policy != BEST_KNOWN);
     if let Some(best) = others.min_by(|a, b| measure.better.order(a.mean, b.mean)) {
-        let gain = less(best);
         sentence += &format!(
-            " and {:.0} % {} than with {}, the best alternative",
-            gain.abs(),
-            word(gain),
+            " and {} with {}, the best alternative",
+            than(less(best)),
             best.policy,
         );
     }
@@ -380,6 +381,9 @@ mod tests {
         let all = [summary("linux", 5.0, 0.0), summary("dino", 6.0, 4.0)];
         let told = verdict(&scenario(), &all);
         assert!(told.contains("20 % later than on plain Linux"), "{told}");
+        let all = [summary("linux", 5.0, 0.0), summary("dino", 5.01, 4.0)];
+        let told = verdict(&scenario(), &all);
+        assert!(told.contains("done as soon as on plain Linux"), "{told}");
         let told = verdict(&scenario(), &all[..1]);
         assert!(told.contains("No policy was compared"), "{told}");
     }
