@@ -49,8 +49,6 @@ about() {
 measure() {
     local bench=(cargo bench --locked -p "${crates[$1]}" --bench "$1")
     case $1 in
-        # Their tables say it all: no benchmark of criterion has this name.
-        mapping | brm) "${bench[@]}" -- 'the table alone' ;;
         decide | n_mass | epochs | interval | accesses | replay | top) "${bench[@]}" -- --output-format bencher ;;
         pages)
             # Runs in the guest, because page moves need two nodes. Cargo reports the path of the program.

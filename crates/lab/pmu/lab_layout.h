@@ -211,10 +211,6 @@ _Static_assert(sizeof(struct lab_record) == 48, "lab_record");
 #define LAB_NOP_GATE_OFF 2
 /* Bring this vCPU's counters in the shared memory up to date. */
 #define LAB_NOP_SYNC 3
-/* Print a report on QEMU's stderr. */
-#define LAB_NOP_REPORT 4
-/* Start the report's figures anew. Counters go on, caches and queues stay as they are. */
-#define LAB_NOP_RESET_REPORT 5
 /* The module has just written another thread into this vCPU's `tid` and `tgid`. */
 #define LAB_NOP_SWITCH 6
 /* The running thread made another, `other_tid` of `other_tgid`, which has not run yet. */

@@ -9,15 +9,13 @@
 //! * *two cores*: the same, half of the vCPUs on each of two threads: plain behind a lock, as in
 //!   the paper (§6.3), and in two shards without one.
 //!
-//! The table in the end is of one run, the least of 25 measurements each: what others do on the
-//! machine only ever adds.
+//! Each figure is the least of 25 measurements: what others do on the machine only ever adds.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput};
 use numaherd_policy::placement::brm::Brm;
 use numaherd_policy::settings::SystemPenaltyForm;
 use numaherd_policy::uncore::{Part, SystemPenalty, Total};
@@ -227,31 +225,6 @@ const FORMS: [(&str, SystemPenaltyForm); 2] = [
     ("sharded", SystemPenaltyForm::Sharded),
 ];
 
-fn benchmarks(criterion: &mut Criterion) {
-    for vcpus in VCPUS {
-        let mut group = criterion.benchmark_group("brm");
-        group.throughput(Throughput::Elements(vcpus.into()));
-        let id = |case: String| BenchmarkId::new(case, vcpus);
-        for (name, form) in FORMS {
-            group.bench_function(id(format!("tick, {name}")), |b| {
-                b.iter_custom(|ticks| decide(vcpus, form, ticks));
-            });
-        }
-        let vcpus = vcpus as usize;
-        for form in ["plain", "sharded", "anew"] {
-            group.bench_function(id(format!("one core, {form}")), |b| {
-                b.iter_custom(|ticks| one_core(form, vcpus, ticks));
-            });
-        }
-        for (name, sharded) in [("locked", false), ("sharded", true)] {
-            group.bench_function(id(format!("two cores, {name}")), |b| {
-                b.iter_custom(|ticks| two_cores(sharded, vcpus, ticks));
-            });
-        }
-        group.finish();
-    }
-}
-
 /// Least time of a vCPU's part of a tick, in ns, out of 25 measurements of enough ticks.
 fn least(vcpus: u32, most_ticks: u64, measure: impl Fn(u64) -> Duration) -> f64 {
     let ticks = (most_ticks / u64::from(vcpus)).max(2);
@@ -259,7 +232,7 @@ fn least(vcpus: u32, most_ticks: u64, measure: impl Fn(u64) -> Duration) -> f64 
     took.as_nanos() as f64 / ticks as f64 / f64::from(vcpus)
 }
 
-fn table() {
+fn main() {
     println!("ns for each vCPU and tick; ratios to the plain one\n");
     println!(
         "{:>6} {:>11} {:>8} {:>7} {:>11} {:>8} {:>7} {:>8} {:>11} {:>8} {:>7}",
@@ -298,11 +271,4 @@ fn table() {
             ratio(two)
         );
     }
-}
-
-fn main() {
-    let mut criterion = Criterion::default().sample_size(10).configure_from_args();
-    benchmarks(&mut criterion);
-    criterion.final_summary();
-    table();
 }

@@ -4,9 +4,9 @@
 //! As many threads as CPUs, on a machine of nodes of 8 domains of 8 cores: one node for 64 threads,
 //! 64 for 4,096. Three patterns: *scattered grid*, neighbours of a grid in an order that has nothing
 //! to do with it; *shifted band*, a chain numbered from elsewhere, EagerMap's weakness; *noise*,
-//! every pair with a count of its own, where there is least to find. After the benchmarks a table:
-//! the median time of repetitions in turns, its growth when threads are four times as many, the
-//! refined mapper's time as multiple of EagerMap's, and its quality likewise (lower is better).
+//! every pair with a count of its own, where there is least to find. The table has the
+//! median time of repetitions in turns, its growth when threads are four times as many, the refined
+//! mapper's time as multiple of EagerMap's, and its quality likewise (lower is better).
 
 #[path = "../src/mapping/patterns.rs"]
 #[allow(dead_code)] // The benchmark uses a part of it.
@@ -18,7 +18,6 @@ use numaherd_policy::mapping::Communication;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput};
 use numaherd_policy::Random;
 use numaherd_policy::mapping::{Tree, eager_map, quality, refined_map};
 use rand::{Rng, SeedableRng};
@@ -68,7 +67,7 @@ fn medians(repetitions: usize, mut runs: [&mut dyn FnMut(); 2]) -> [Duration; 2]
     })
 }
 
-fn table() {
+fn main() {
     println!("pattern         threads   eager (us)  growth  refined (us)  growth  time x  quality");
     for (name, pattern) in PATTERNS {
         let mut before = None;
@@ -98,29 +97,4 @@ fn table() {
             before = Some(us);
         }
     }
-}
-
-fn benchmarks(criterion: &mut Criterion) {
-    for (name, pattern) in PATTERNS {
-        let mut group = criterion.benchmark_group(format!("mapping/{name}"));
-        group.sample_size(10);
-        for threads in THREADS {
-            let (of, tree) = (pattern(threads), tree(threads));
-            group.throughput(Throughput::Elements((threads * threads) as u64));
-            group.bench_function(BenchmarkId::new("eager", threads), |b| {
-                b.iter(|| eager_map(&of, &tree));
-            });
-            group.bench_function(BenchmarkId::new("refined", threads), |b| {
-                b.iter(|| refined_map(&of, &tree));
-            });
-        }
-        group.finish();
-    }
-}
-
-fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    benchmarks(&mut criterion);
-    criterion.final_summary();
-    table();
 }

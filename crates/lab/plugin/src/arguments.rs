@@ -87,7 +87,7 @@ impl Arguments {
 mod tests {
     use super::*;
 
-    const NEEDED: [&str; 2] = ["shm=/s", "config=/c.toml"];
+    const NEEDED: [&str; 2] = ["shm=/s", "config=/machine"];
 
     fn with(argument: &str) -> Result<Arguments, ArgumentError> {
         Arguments::parse(NEEDED.into_iter().chain([argument]))
@@ -97,7 +97,7 @@ mod tests {
     fn what_is_given_is_taken() {
         let arguments = Arguments::parse(NEEDED).unwrap();
         assert_eq!(arguments.shm, PathBuf::from("/s"));
-        assert_eq!(arguments.config, PathBuf::from("/c.toml"));
+        assert_eq!(arguments.config, PathBuf::from("/machine"));
         assert_eq!(
             with("report=/a=b").unwrap().report,
             Some(PathBuf::from("/a=b"))

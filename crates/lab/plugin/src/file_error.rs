@@ -36,9 +36,6 @@ pub enum Problem {
     /// It is not the JSON expected.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It is not TOML.
-    #[error(transparent)]
-    Toml(#[from] toml::de::Error),
     /// Its table `ipm` is not as expected.
     #[error("ipm: {0}")]
     Ipm(serde_json::Error),

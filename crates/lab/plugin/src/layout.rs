@@ -286,10 +286,6 @@ numbered! {
         GateOff = 2 "GATE_OFF",
         /// Bring this vCPU's counters in the shared memory up to date.
         Sync = 3 "SYNC",
-        /// Print a report on QEMU's stderr.
-        Report = 4 "REPORT",
-        /// Start the report's figures anew. Counters go on, caches and queues stay as they are.
-        ResetReport = 5 "RESET_REPORT",
         /// The module has just written another thread into this vCPU's `tid` and `tgid`.
         Switch = 6 "SWITCH",
         /// The running thread made another, `other_tid` of `other_tgid`, which has not run yet.

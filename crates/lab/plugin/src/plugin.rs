@@ -36,7 +36,6 @@ use crate::qemu::{Absent, Code, Translations};
 use crate::recording::{Recorder, Recording};
 use crate::report;
 use crate::shared::Shared;
-use crate::sync::lock;
 use crate::vcpu::{Threads, Vcpu, Words, record};
 
 /// Bytes of a guest's page frame.
@@ -135,7 +134,6 @@ pub struct Plugin {
     gate: AtomicBool,
     /// Set from when the gate is asked to move until it has moved.
     gate_moves: AtomicBool,
-    baseline: Mutex<Vec<Vec<u64>>>,
     quanta: AtomicU64,
 }
 
@@ -188,7 +186,6 @@ impl Plugin {
             recording_since: AtomicI64::new(0),
             gate: AtomicBool::new(false),
             gate_moves: AtomicBool::new(false),
-            baseline: Mutex::default(),
             quanta: AtomicU64::new(0),
         })
     }
@@ -439,19 +436,6 @@ impl Plugin {
                     unit.ask_for_sharing(self.time.now_ns().unsigned_abs());
                 }
             }
-            Nop::Report => {
-                if let Some(state) = state {
-                    self.publish(state);
-                }
-                eprint!("{}", report::text(&self.report()));
-            }
-            Nop::ResetReport => {
-                let now = report::figures(&self.shared);
-                *lock(&self.baseline) = now;
-                for threads in &self.threads {
-                    lock(threads).clear();
-                }
-            }
         }
     }
 
@@ -562,8 +546,7 @@ impl Plugin {
         let mut rest = Map::new();
         self.time.report(&mut rest);
         rest.insert("quanta".to_owned(), self.quanta.load(Relaxed).into());
-        let baseline = lock(&self.baseline);
-        report::report(&self.shared, &baseline, &self.threads, rest)
+        report::report(&self.shared, &self.threads, rest)
     }
 
     /// QEMU ends.
