@@ -91,10 +91,15 @@ compared=(lab compare "${scenarios[@]}" --kernel "$kernels" --policies "$contend
 status=0
 output=$("$numaherd" "${compared[@]}" --keep "$kept" --limit 9m --for "${STAGE:-7m}" --chart "$chart") ||
     status=$?
+host="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p), $(nproc) CPUs"
 for file in "$kept"/*.json; do
-    [ -n "$(find "$trials" -name "$(basename "$file")")" ] || cp "$file" "$trials/$commit"
+    [ -z "$(find "$trials" -name "$(basename "$file")")" ] || continue
+    cp "$file" "$trials/$commit"
+    grep -qsxF "$host" "$trials/$commit/hosts" || echo "$host" >>"$trials/$commit/hosts"
 done
-find "$trials" -type d -empty -delete
+for folder in "$trials"/*/; do
+    compgen -G "$folder*.json" >/dev/null || rm -r "$folder"
+done
 commits=$(find "$trials" -regextype egrep -regex ".*\.(${kernels//,/|})\..*" -printf '%h\n' | sort -u | sed 's|.*/||' | paste -sd ' ')
 [ -n "$output" ] || exit "$status"
 overview=${output##*$'\nAll scenarios\n'}
@@ -104,9 +109,9 @@ notes=$([ ! -f "$page" ] || sed -n '/^## Notes$/,/^## Each scenario$/p' "$page" 
     printf 'It has the worst case of each first. `scripts/results.sh %s` writes it in stages; [the lab](lab.md) is where trials are\n' "$table"
     printf 'made. Time is modelled, but the load of the host influences it. Tables give the number of trials; no figure contains a\n'
     printf 'trial that was not run.\n\n'
-    printf '* Written on: %s, %s CPUs\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p)" "$(nproc)"
-    printf '* Trials are of: %s ([docs/trials](trials))\n' "$commits"
-    printf '* Date: %s\n\n' "$(date -u +%F)"
+    printf '* Trials are of commits: %s ([docs/trials](trials))\n' "$commits"
+    printf '* They were made on: %s\n' "$(cat "$trials"/*/hosts | sort -u | paste -sd ';' | sed 's/;/; /g')"
+    printf '* Written: %s\n\n' "$(date -u +%F)"
     printf '![Time of each contender as a share of that of Linux](figures/%s.svg)\n\n' "$name"
     printf '```\n$ numaherd %s\n```\n\n' "${compared[*]}"
     printf '## All scenarios\n\n```\n%s\n```\n\n' "$overview"
