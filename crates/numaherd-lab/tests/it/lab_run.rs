@@ -1,5 +1,5 @@
 //! `numaherd lab run --policy`: a program herded in the real guest. Its output and exit code come back,
-//! and the ledger is there to be read while it runs. One boot.
+//! and the ledger is there to be read while it runs. One boot each.
 //!
 //! Needs the lab (`make setup` and `make build`); without it the test fails and says so.
 
@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use numaherd_herd::ledger::{Ledger, Record};
+
+use crate::profile_in_lab::menagerie;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_numaherd-lab");
 
@@ -85,4 +87,40 @@ fn a_program_is_herded_in_the_guest_and_the_ledger_comes_out_while_it_runs() {
     assert!(matches!(first, Record::Start(start) if start.policy == "dino"));
     let last = &ledger.lines.last().unwrap().record;
     assert!(matches!(last, Record::End(summary) if summary.totals.intervals >= 1));
+}
+
+#[test]
+fn ipm_sends_pages_to_the_node_whose_tlbs_hold_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = folder.path().join("herd.jsonl");
+    // Its 1,024 pages, twice what a TLB holds, are on node 0; it is pinned to CPU 4, of node 1. It takes its time over
+    // each, so that the unit finds no more at a time than a debug build reads. The kernel leaves pages where they are.
+    let chase = "echo 0 >/proc/sys/kernel/numa_balancing && \
+                 exec \"$0\" chase --working-set 4MiB --thp off --compute 1000 --home 0 --cpus 4 --seconds 2";
+    let output = Command::new(PROGRAM)
+        .args(["lab", "run", "--machine", "lab-2x4", "--policy", "ipm"])
+        .args(["--interval", "100ms", "--limit", "4m", "--ledger"])
+        .arg(&ledger)
+        .args(["--", "sh", "-c", chase])
+        .arg(menagerie())
+        .output()
+        .expect("the program can be started");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+
+    let ledger = Ledger::read(&ledger).unwrap();
+    let plans = ledger.lines.iter().filter_map(|line| match &line.record {
+        Record::Paging(paging) => Some(&paging.plan),
+        _ => None,
+    });
+    let mut orders = plans.flatten().peekable();
+    assert!(orders.peek().is_some(), "{told}");
+    for order in orders {
+        assert_eq!(order.rule, "ipm: intensely used page");
+        assert_eq!(order.to.0, 1, "{order:?}");
+    }
+    let Some(Record::End(end)) = ledger.lines.last().map(|line| &line.record) else {
+        panic!("the ledger has no end");
+    };
+    assert!(end.totals.pages_moved >= 900, "{told}");
 }
