@@ -4,8 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use numaherd_files::setting;
 use numaherd_quantity::parse_time;
+use numaherd_world::{AffinityScope, Enforcement};
+use serde::de::DeserializeOwned;
 
 use crate::exit::EXIT_CODES;
 
@@ -158,11 +162,11 @@ pub struct Steering {
     pub nodes: Option<numaherd_topology::NodeSet>,
 
     /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
-    #[arg(long, alias = "stray", value_enum)]
+    #[arg(long, alias = "stray", value_parser = one_of::<AffinityScope>())]
     pub scope: Option<AffinityScope>,
 
     /// How to carry placements out [default: affinity]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = one_of::<Enforcement>())]
     pub enforce: Option<Enforcement>,
 
     /// Also place threads whose affinity a user has set
@@ -195,24 +199,16 @@ pub struct SelectionOptions {
     pub user: Option<String>,
 }
 
-/// How far from its assigned core a thread may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AffinityScope {
-    /// On the SMT siblings of its core.
-    Core,
-    /// Within the memory domain.
-    Domain,
-    /// Within the memory node.
-    Node,
-}
-
-/// How placements are carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Enforcement {
-    /// By affinity masks: a placed thread runs nowhere else.
-    Affinity,
-    /// By hints to scx_layered, a scheduler of sched_ext: a placed thread prefers its memory domain.
-    Scx,
+/// A setting's choice between words: on the command line as in a file.
+fn one_of<T>() -> impl TypedValueParser<Value = T>
+where
+    T: setting::Value + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    let choices = T::KIND.choices().unwrap_or_default().iter();
+    let words = choices.map(|choice| {
+        PossibleValue::new(choice.word).help(choice.what.trim_ascii().trim_end_matches('.'))
+    });
+    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(word.into()))
 }
 
 /// Options of `doctor`.

@@ -39,6 +39,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::FromArgMatches;
 
 use crate::cli::{Cli, Command};
+pub use crate::run::stop;
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {

@@ -6,37 +6,14 @@ use crate::files::Root;
 use crate::kernel::Attribute;
 use crate::perf_errors::Reasons;
 use crate::records::tests::{record, sample};
-use numaherd_topology::{CpuPart, Node, NodeId, Parts};
+use numaherd_testing::machine;
+use numaherd_topology::NodeId;
 use std::collections::HashSet;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 const LOCAL: u64 = 0x2 | 0x80 << 5;
 const REMOTE: u64 = 0x2 | 0x100 << 5;
-
-/// Two nodes of one CPU each.
-fn topology() -> Arc<Topology> {
-    let cpu = |id| CpuPart {
-        id: CpuId(id),
-        online: true,
-        package: None,
-        siblings: CpuSet::new(),
-        capacity: None,
-    };
-    let node = |id| Node {
-        id: NodeId(id),
-        online: true,
-        cpus: [CpuId(id)].into_iter().collect(),
-        memory_bytes: 1 << 30,
-    };
-    let parts = Parts {
-        name: "two".into(),
-        nodes: vec![node(0), node(1)],
-        cpus: vec![cpu(0), cpu(1)],
-        ..Parts::default()
-    };
-    Arc::new(Topology::new(parts).unwrap())
-}
 
 fn recipe_of(per_cpu: bool) -> Recipe {
     let options = SampleOptions::default();
@@ -96,7 +73,7 @@ fn sampler(kernel: Arc<dyn Kernel>, per_cpu: bool, roster: Roster) -> Sampler {
     Sampler::new(
         kernel,
         recipe_of(per_cpu),
-        topology(),
+        machine(2, 1),
         MemoryBlocks::default(),
         roster,
         &SampleOptions::default(),

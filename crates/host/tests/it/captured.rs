@@ -8,7 +8,8 @@ use std::sync::Arc;
 use numaherd_host::{
     EventTable, GroupRule, Host, HostOptions, Matches, Selection, Verdict, doctor, user_number,
 };
-use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
+use numaherd_testing::machine;
+use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Tag, Thread, Unmanaged, World,
 };
@@ -89,7 +90,7 @@ impl Tree {
     fn host(&self, selection: Selection) -> Host {
         let mut options = HostOptions::new(selection);
         options.root = self.root().to_owned();
-        Host::new(options, topology()).unwrap()
+        Host::new(options, machine(4, 2)).unwrap()
     }
 }
 
@@ -103,29 +104,6 @@ fn ordinary<'a>(pid: u32, name: &'a str) -> Shown<'a> {
         mask: "0-7",
         cgroup: "/",
     }
-}
-
-fn topology() -> Arc<Topology> {
-    let node = |id: u32| Node {
-        id: NodeId(id),
-        online: true,
-        cpus: [CpuId(2 * id), CpuId(2 * id + 1)].into_iter().collect(),
-        memory_bytes: 8_192_000,
-    };
-    let cpu = |id: u32| CpuPart {
-        id: CpuId(id),
-        online: true,
-        package: None,
-        siblings: CpuSet::new(),
-        capacity: None,
-    };
-    let parts = Parts {
-        name: "captured".into(),
-        nodes: (0..4).map(node).collect(),
-        cpus: (0..8).map(cpu).collect(),
-        ..Parts::default()
-    };
-    Arc::new(Topology::new(parts).unwrap())
 }
 
 fn names(snapshot: &Snapshot) -> Vec<&str> {
@@ -374,7 +352,7 @@ fn the_doctor_names_who_else_steers() {
         "var/lib/kubelet/cpu_manager_state",
         r#"{"policyName":"static"}"#,
     );
-    let report = doctor(tree.root(), &topology(), EventTable::built_in());
+    let report = doctor(tree.root(), &machine(4, 2), EventTable::built_in());
     let subjects: Vec<&str> = report.others.iter().map(|f| f.subject.as_str()).collect();
     assert_eq!(
         subjects,
@@ -389,7 +367,7 @@ fn the_doctor_names_who_else_steers() {
         .unwrap();
     assert_eq!(perf.verdict, Verdict::Bad);
     assert!(perf.found.contains("perf_event_paranoid is 2"));
-    let quiet = doctor(Tree::new().root(), &topology(), EventTable::built_in());
+    let quiet = doctor(Tree::new().root(), &machine(4, 2), EventTable::built_in());
     assert!(quiet.others.is_empty(), "{:?}", quiet.others);
 }
 
@@ -414,7 +392,7 @@ fn a_tree_without_proc_is_refused_with_what_to_do() {
     let empty = tempfile::tempdir().unwrap();
     let mut options = HostOptions::new(Selection::Machine);
     options.root = empty.path().to_owned();
-    let error = Host::new(options, topology()).unwrap_err().to_string();
+    let error = Host::new(options, machine(4, 2)).unwrap_err().to_string();
     assert!(error.contains("is /proc mounted?"), "{error}");
 }
 
@@ -472,7 +450,7 @@ fn grouped(tree: &Tree, rules: Vec<GroupRule>) -> Host {
     let mut options = HostOptions::new(Selection::Machine);
     options.root = tree.root().to_owned();
     options.groups = rules;
-    Host::new(options, topology()).unwrap()
+    Host::new(options, machine(4, 2)).unwrap()
 }
 
 /// Each process with its group.

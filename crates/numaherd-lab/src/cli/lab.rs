@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use numaherd::cli::Steering;
 use numaherd_quantity::parse_time;
+use serde::Serialize;
 
 /// The lab.
 #[derive(Debug, Subcommand)]
@@ -96,8 +97,6 @@ impl Herding {
         let how = &self.steering;
         let config = self.config.clone().unwrap_or_else(|| "none".into());
         let time = |time: Duration| format!("{}ms", time.as_millis());
-        let scope = how.scope.and_then(|scope| scope.to_possible_value());
-        let enforce = how.enforce.and_then(|enforce| enforce.to_possible_value());
         let options: [(&str, Option<OsString>); 9] = [
             ("--policy", self.policy.as_ref().map(Into::into)),
             ("--config", Some(config.into())),
@@ -111,11 +110,8 @@ impl Herding {
                 "--nodes",
                 how.nodes.as_ref().map(|of| of.to_string().into()),
             ),
-            ("--scope", scope.map(|scope| scope.get_name().into())),
-            (
-                "--enforce",
-                enforce.map(|enforce| enforce.get_name().into()),
-            ),
+            ("--scope", how.scope.and_then(word)),
+            ("--enforce", how.enforce.and_then(word)),
             ("--seed", how.seed.map(|seed| seed.to_string().into())),
         ];
         let given = options
@@ -126,6 +122,11 @@ impl Herding {
         words.extend(how.take_over.then(|| "--take-over".into()));
         Some(words)
     }
+}
+
+/// A choice as it is typed.
+fn word(choice: impl Serialize) -> Option<OsString> {
+    Some(serde_json::to_value(choice).ok()?.as_str()?.into())
 }
 
 /// Options of `lab compare`.

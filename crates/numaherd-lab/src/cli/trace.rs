@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use numaherd_quantity::parse_time;
 use numaherd_trace::sra::Strategy;
 
@@ -93,9 +94,9 @@ pub struct TraceSra {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// The strategies
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum, default_values_t = [Followed::SequentialForward, Followed::SequentialForwardBackward, Followed::Random, Followed::PatternBased])]
-    pub strategies: Vec<Followed>,
+    /// The strategies [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = strategy())]
+    pub strategies: Vec<Strategy>,
 
     /// Pages to move at a time (K) [default: 1,2,4,…,16384]
     #[arg(long, short = 'k', value_name = "K,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
@@ -126,28 +127,11 @@ pub struct TraceSra {
     pub json: bool,
 }
 
-/// Which pages move with a sampled page.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Followed {
-    /// K pages from the accessed one on.
-    SequentialForward,
-    /// K/2 pages before the accessed one and K/2 from it on.
-    SequentialForwardBackward,
-    /// The accessed page and K − 1 of the process's others.
-    Random,
-    /// The accessed page and the K − 1 that its pattern leads to.
-    PatternBased,
-}
-
-impl From<Followed> for Strategy {
-    fn from(followed: Followed) -> Self {
-        match followed {
-            Followed::SequentialForward => Self::SequentialForward,
-            Followed::SequentialForwardBackward => Self::SequentialForwardBackward,
-            Followed::Random => Self::Random,
-            Followed::PatternBased => Self::PatternBased,
-        }
-    }
+/// A strategy by its name.
+fn strategy() -> impl TypedValueParser<Value = Strategy> {
+    let named = |name: String| Strategy::ALL.into_iter().find(|known| known.name() == name);
+    PossibleValuesParser::new(Strategy::ALL.map(Strategy::name))
+        .try_map(move |name| named(name).ok_or("there is no such strategy"))
 }
 
 const FILES: &str = "\

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use numaherd::print;
@@ -11,7 +10,6 @@ use numaherd_experiment::table::Table;
 use numaherd_lab_launcher::{Command, RecordOptions, Recorded, RunOptions};
 use numaherd_quantity::{bytes, count};
 use numaherd_trace::Trace;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::TraceRecord;
 use crate::lab;
@@ -30,7 +28,8 @@ pub fn record(options: &TraceRecord) -> Result<ExitCode> {
         file: options.output.clone(),
         limit: options.limit,
     };
-    let stop = stop_flag()?;
+    // A second signal ends this program, and the guest with it.
+    let stop = numaherd::stop()?;
     let recorded = numaherd_lab_launcher::record(
         &recording,
         || stop.load(Ordering::Relaxed),
@@ -50,17 +49,6 @@ pub fn record(options: &TraceRecord) -> Result<ExitCode> {
         print::aside(&format!("{}\n", threads(&trace)));
     }
     Ok(ExitCode::from(recorded.finished.exit_code()))
-}
-
-/// Set by Ctrl-C or SIGTERM; the second ends this program, and the guest with it.
-fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .context("cannot set up signal handling")?;
-    }
-    Ok(stop)
 }
 
 fn said(recorded: &Recorded, trace: &Trace) -> String {

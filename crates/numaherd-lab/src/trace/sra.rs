@@ -44,13 +44,6 @@ pub fn sra(options: &TraceSra) -> Result<()> {
 /// What is tried, of what the user says and the paper's choice of the rest.
 fn tried(options: &TraceSra) -> Result<Options> {
     let usual = Options::default();
-    let given = |given: &[u64], usual: Vec<u64>| {
-        if given.is_empty() {
-            usual
-        } else {
-            given.to_vec()
-        }
-    };
     let caches = match &options.machine {
         None => usual.caches,
         Some(name) => {
@@ -60,16 +53,20 @@ fn tried(options: &TraceSra) -> Result<Options> {
         }
     };
     Ok(Options {
-        strategies: options
-            .strategies
-            .iter()
-            .map(|&strategy| strategy.into())
-            .collect(),
+        strategies: given(&options.strategies, usual.strategies),
         pages: given(&options.pages, usual.pages),
         one_in: given(&options.one_in, usual.one_in),
         caches,
         seed: options.seed,
     })
+}
+
+/// What was given; the usual where nothing was.
+fn given<T: Clone>(given: &[T], usual: Vec<T>) -> Vec<T> {
+    match given {
+        [] => usual,
+        given => given.to_vec(),
+    }
 }
 
 /// One table for each strategy: K down, N across.

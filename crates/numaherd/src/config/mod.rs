@@ -32,7 +32,7 @@ use numaherd_files::{FileError, Finding, read};
 use numaherd_topology::{CpuSet, Id, IdSet, NodeSet, Topology};
 use serde_json::Value;
 
-use crate::cli::{AffinityScope, Enforcement, Run};
+use crate::cli::Run;
 use crate::exit::{Exit, OrExit, ended};
 pub use file::Config;
 
@@ -260,15 +260,6 @@ impl Effective {
     /// What the command line says otherwise.
     fn overrule(&mut self, run: &Run) -> Result<()> {
         let (files, steering) = (&run.files, &run.steering);
-        let enforce = steering.enforce.map(|enforce| match enforce {
-            Enforcement::Affinity => numaherd_herd::Enforcement::Affinity,
-            Enforcement::Scx => numaherd_herd::Enforcement::Scx,
-        });
-        let scope = steering.scope.map(|scope| match scope {
-            AffinityScope::Core => numaherd_herd::AffinityScope::Core,
-            AffinityScope::Domain => numaherd_herd::AffinityScope::Domain,
-            AffinityScope::Node => numaherd_herd::AffinityScope::Node,
-        });
         overrule! { self:
             "--policy": [policy] = run.policy.clone();
             "--events": [events] = files.events.clone();
@@ -279,10 +270,10 @@ impl Effective {
             "--for": [herd.length_ms] = run.length.map(milliseconds);
             "--dry-run": [herd.dry_run] = steering.dry_run.then_some(true);
             "--seed": [herd.seed] = steering.seed;
-            "--enforce": [herd.enforce] = enforce;
+            "--enforce": [herd.enforce] = steering.enforce;
             "--cpus": [herd.limits.cpus] = steering.cpus.clone();
             "--nodes": [herd.limits.nodes] = steering.nodes.clone();
-            "--scope": [herd.limits.scope] = scope;
+            "--scope": [herd.limits.scope] = steering.scope;
             "--take-over": [herd.limits.take_over] = steering.take_over.then_some(true);
         }
         self.choose(run)

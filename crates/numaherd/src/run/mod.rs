@@ -39,7 +39,7 @@ use crate::{ledger, print, priority, privileges};
 pub use program::Group;
 use program::Program;
 pub use reload::Reload;
-pub use signals::Ender;
+pub use signals::{Ender, stop};
 
 /// The machine that `run` herds.
 const ROOT: &str = "/";
@@ -179,7 +179,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         true => NewPages::FirstTouch,
         false => policy.new_pages,
     };
-    let stop = signals::stop()?;
+    let stop = stop()?;
     let program = Program::start(&options.program, new_pages, &topology, group)?;
     priority::raise();
     privileges::keep(match program {

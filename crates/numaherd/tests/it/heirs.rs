@@ -3,31 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long anything may take. Far longer than it does: nothing is learnt from it but that it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until something holds.
-#[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
-}
-
-/// The CPUs that a process may run on; nothing where there is none.
-fn mask(pid: u32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    line.unwrap_or_default().trim().to_owned()
-}
+use crate::program::{mask, wait_until};
 
 /// A busy process that starts a daemon of another name when told to, whose parent ends at once.
 struct Parent {

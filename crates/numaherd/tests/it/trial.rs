@@ -6,14 +6,11 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How long anything may take. Far longer than it does: nothing is learnt from it but that it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::program::{mask, wait_until};
 
 /// A process that keeps a CPU busy, ended with the value.
 struct Busy(Child);
@@ -31,31 +28,15 @@ impl Busy {
         self.0.id().to_string()
     }
 
-    /// The CPUs that it may use, as the kernel lists them.
+    /// The CPUs that it may use.
     fn cpus(&self) -> String {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        line.unwrap().trim().to_owned()
+        mask(self.0.id())
     }
 
     /// Waits until it may use these CPUs, or others.
     #[track_caller]
     fn await_cpus(&self, are_meant: impl Fn(&str) -> bool) {
         wait_until("its CPUs change", || are_meant(&self.cpus()));
-    }
-}
-
-/// Waits until something holds.
-#[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    // A channel on which nothing comes: it waits for a millisecond at a time.
-    let (_sender, pause) = mpsc::channel::<()>();
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        let _ = pause.recv_timeout(Duration::from_millis(1));
     }
 }
 

@@ -15,15 +15,14 @@ use numaherd_show::ShowError;
 use numaherd_show::explain::{Choice, Explanation, Reading};
 use numaherd_testing::MadeLedger;
 use numaherd_testing::ledger::start;
-use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
+use numaherd_testing::seen;
+pub use numaherd_testing::seen::{SECOND_NS as SECOND, cpus, pid as process_id, tid as thread_id};
+use numaherd_topology::{CpuId, Machine, NodeId, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityResult, Counts, Enforcement, NodeState, PageOrder, PageOutcome, Pages,
-    Placement, Plan, Process, ProcessId, Residency, Signal, SignalReport, SignalState, Snapshot,
-    Thread, ThreadId,
+    AffinityOrder, AffinityResult, Enforcement, PageOrder, PageOutcome, Pages, Placement, Plan,
+    Process, Signal, SignalReport, SignalState, Snapshot, Thread,
 };
 use proptest::sample::Index;
-
-pub const SECOND: u64 = 1_000_000_000;
 
 /// What a run's last record says, before its totals are filled in.
 pub fn ended(policy: &str) -> Summary {
@@ -35,18 +34,6 @@ pub fn ended(policy: &str) -> Summary {
         totals: Totals::default(),
         notices: Vec::new(),
     }
-}
-
-pub fn thread_id(tid: u32) -> ThreadId {
-    ThreadId { tid, born: 7 }
-}
-
-pub fn process_id(pid: u32) -> ProcessId {
-    ProcessId { pid, born: 7 }
-}
-
-pub fn cpus(list: &str) -> CpuSet {
-    list.parse().expect("a list of CPUs")
 }
 
 pub fn topology() -> Topology {
@@ -63,50 +50,16 @@ pub fn thread(
     miss_rate: f64,
     local: f64,
 ) -> Thread {
-    let lines = (millions as f64 * 1e3 * miss_rate) as u64;
-    let near = (lines as f64 * local) as u64;
     Thread {
-        id: thread_id(tid),
-        process: process_id(pid),
         name: name.to_owned(),
-        cpu: CpuId(cpu),
-        assigned: None,
-        affinity: Arc::new(cpus("0-7")),
-        cpuset: Arc::new(cpus("0-7")),
-        cpu_share: 1.0,
-        wait_share: 0.0,
-        tag: None,
-        counts: Some(Counts {
-            instructions: millions * 1_000_000,
-            cycles: None,
-            lines,
-            local: Some(near),
-            remote: Some(lines - near),
-            uncore_busy_cycles: None,
-            uncore_requests: None,
-            counted_share: 1.0,
-        }),
-        unmanaged: None,
+        counts: Some(seen::counts(millions * 1_000_000, miss_rate, local)),
+        ..seen::thread_on(tid, pid, cpu, &Arc::new(cpus("0-7")))
     }
 }
 
 /// A process whose pages are on these nodes.
 pub fn process(pid: u32, name: &str, pages: &[(u32, u64)]) -> Process {
-    let nodes: NodeSet = "0-3".parse().expect("a list of nodes");
-    Process {
-        id: process_id(pid),
-        name: name.to_owned(),
-        allowed_nodes: Arc::new(nodes),
-        sharing: None,
-        machine: None,
-        memory_policy: None,
-        extents: Arc::default(),
-        group: None,
-        residency: Some(Residency {
-            pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
-            kinds: None,
-        }),
-    }
+    seen::process_on(pid, name, pages, &Arc::new(seen::nodes("0-3")))
 }
 
 pub fn placement(
@@ -193,6 +146,8 @@ pub fn damaged(bytes: &[u8], at: Index, is_cut: bool) -> Option<Reader> {
 /// A ledger that grows.
 pub struct Made {
     ledger: MadeLedger,
+    /// What is seen where there are neither threads nor processes.
+    nothing: Snapshot,
     snapshots: u64,
     interval_ns: u64,
 }
@@ -262,6 +217,7 @@ impl Made {
             ..start(&topology(), policy)
         };
         Self {
+            nothing: seen::empty(&start.topology),
             ledger: MadeLedger::begun(start),
             snapshots: 0,
             interval_ns: interval_ms * 1_000_000,
@@ -279,23 +235,14 @@ impl Made {
         processes: Vec<Process>,
         gaps: Vec<String>,
     ) {
-        let node = |id| NodeState {
-            id: NodeId(id),
-            total_bytes: 1 << 30,
-            free_bytes: 1 << 29,
-            old_file_bytes: 0,
-            busy_cpus: None,
-        };
         self.ledger.saw(Snapshot {
             sequence: self.snapshots,
             time_ns: (self.snapshots + 1) * self.interval_ns,
             interval_ns: self.interval_ns,
-            page_bytes: 4096,
-            online: cpus("0-7"),
             threads,
             processes,
-            nodes: (0..4).map(node).collect(),
             gaps,
+            ..self.nothing.clone()
         });
         self.snapshots += 1;
     }

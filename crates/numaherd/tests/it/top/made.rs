@@ -7,15 +7,9 @@ use numaherd_herd::ledger::{Placing, Writer};
 use numaherd_herd::{Ending, Line, Record, Summary};
 use numaherd_testing::MadeLedger;
 use numaherd_testing::ledger::start;
-use numaherd_topology::{CpuId, Machine, NodeId, Topology};
-use numaherd_world::{
-    AffinityOrder, Counts, NodeState, Placement, Plan, Process, ProcessId, Residency, Snapshot,
-    Thread, ThreadId,
-};
-
-const SECOND: u64 = 1_000_000_000;
-const ID: ThreadId = ThreadId { tid: 101, born: 7 };
-const PROCESS: ProcessId = ProcessId { pid: 100, born: 7 };
+use numaherd_testing::seen::{self, SECOND_NS, tid};
+use numaherd_topology::{CpuId, Machine, Topology};
+use numaherd_world::{AffinityOrder, Counts, Placement, Plan, Snapshot, Thread};
 
 /// The run.
 pub struct Run {
@@ -44,19 +38,11 @@ impl Run {
     }
 
     fn snapshot(&self, second: u64) -> Snapshot {
-        let cpus = Arc::new(self.topology.online_cpus());
-        let nodes = self.topology.memory_nodes();
+        let pages = [(0, 10_000), (2, 2_000)];
         let thread = Thread {
-            id: ID,
-            process: PROCESS,
             name: "chase".to_owned(),
-            cpu: CpuId(if second > 3 { 4 } else { 0 }),
             assigned: (second > 3).then_some(CpuId(4)),
-            affinity: cpus.clone(),
-            cpuset: cpus.clone(),
             cpu_share: 0.97,
-            wait_share: 0.0,
-            tag: None,
             counts: Some(Counts {
                 instructions: 1_000_000_000,
                 lines: 41_000_000,
@@ -65,39 +51,14 @@ impl Run {
                 counted_share: 1.0,
                 ..Counts::default()
             }),
-            unmanaged: None,
-        };
-        let process = Process {
-            id: PROCESS,
-            name: "chase".to_owned(),
-            group: None,
-            allowed_nodes: Arc::new(nodes.clone()),
-            residency: Some(Residency {
-                pages: vec![(NodeId(0), 10_000), (NodeId(2), 2_000)],
-                kinds: None,
-            }),
-            sharing: None,
-            machine: None,
-            memory_policy: None,
-            extents: Arc::default(),
-        };
-        let node = |id| NodeState {
-            id,
-            total_bytes: 1 << 30,
-            free_bytes: 1 << 29,
-            old_file_bytes: 0,
-            busy_cpus: None,
+            ..seen::thread(101, 100, if second > 3 { 4 } else { 0 }, &self.topology)
         };
         Snapshot {
             sequence: second - 1,
-            time_ns: second * SECOND,
-            interval_ns: SECOND,
-            page_bytes: 4096,
-            online: (*cpus).clone(),
+            time_ns: second * SECOND_NS,
             threads: vec![thread],
-            processes: vec![process],
-            nodes: nodes.iter().map(node).collect(),
-            gaps: Vec::new(),
+            processes: vec![seen::process(100, "chase", &pages, &self.topology)],
+            ..seen::empty(&self.topology)
         }
     }
 }
@@ -107,7 +68,7 @@ fn placing() -> Placing {
         snapshot: 2,
         plan: Plan {
             placements: vec![Placement {
-                thread: ID,
+                thread: tid(101),
                 from: CpuId(0),
                 to: CpuId(4),
                 rule: "dino: fill slots".into(),
@@ -117,7 +78,7 @@ fn placing() -> Placing {
             ..Plan::default()
         },
         affinities: vec![AffinityOrder {
-            thread: ID,
+            thread: tid(101),
             core: Some(CpuId(4)),
             cpus: Arc::new("4-5".parse().unwrap()),
         }],
@@ -131,7 +92,7 @@ fn summary(seconds: u64) -> Summary {
         "dry_run": false,
         "ending": Ending::World,
         "intervals": seconds,
-        "duration_ns": seconds * SECOND,
+        "duration_ns": seconds * SECOND_NS,
         "thread_moves": u64::from(seconds >= 3),
         "undone": 0,
         "planned_thread_moves": u64::from(seconds >= 3),
