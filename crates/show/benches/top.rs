@@ -15,10 +15,9 @@ use criterion::Criterion;
 use numaherd_herd::{Line, Record};
 use numaherd_show::top::{Key, Look, Tab, Timeline, Top};
 use numaherd_testing::ledger::{first_line, start};
-use numaherd_topology::{CpuId, Machine, NodeId, Topology};
-use numaherd_world::{
-    Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
-};
+use numaherd_testing::seen::{SECOND_NS, empty, process_on, thread_on};
+use numaherd_topology::{Machine, Topology};
+use numaherd_world::{Counts, Snapshot, Thread};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Constraint, Rect};
 use ratatui_core::widgets::StatefulWidget;
@@ -26,7 +25,8 @@ use ratatui_widgets::table::{Row, Table, TableState};
 
 const THREADS: u32 = 5_000;
 const OF_A_PROCESS: u32 = 8;
-const SECOND_NS: u64 = 1_000_000_000;
+/// The lowest number of a thread.
+const FIRST: u32 = 4000;
 const SCREEN: Rect = Rect::new(0, 0, 200, 60);
 const TIMES: usize = 100;
 const TARGET_MS: f64 = 16.0;
@@ -165,39 +165,19 @@ fn whole_table(line: &Line) -> Buffer {
     buffer
 }
 
-fn thread_id(number: u32) -> ThreadId {
-    ThreadId {
-        tid: 4000 + number,
-        born: 123_456,
-    }
-}
-
-fn process_id(number: u32) -> ProcessId {
-    ProcessId {
-        pid: 4000 + number / OF_A_PROCESS * OF_A_PROCESS,
-        born: 123_456,
-    }
-}
-
 fn snapshot(topology: &Topology, second: u64) -> Line {
-    let online = topology.online_cpus();
-    let cpus = Arc::new(online.clone());
+    let cpus = Arc::new(topology.online_cpus());
     let nodes = Arc::new(topology.memory_nodes());
+    let process_of = |number: u32| FIRST + number / OF_A_PROCESS * OF_A_PROCESS;
     let thread = |number: u32| {
         let wave = (second + 1) * 7919 * u64::from(number + 1) % 1_000_003;
         let lines = 1_000 + wave * 9;
         let near = lines / 100 * (wave % 100);
+        let cpu = (number + wave as u32) % cpus.len() as u32;
         Thread {
-            id: thread_id(number),
-            process: process_id(number),
             name: format!("worker-{number}"),
-            cpu: CpuId((number + wave as u32) % cpus.len() as u32),
-            assigned: None,
-            affinity: cpus.clone(),
-            cpuset: cpus.clone(),
             cpu_share: (wave % 1000) as f64 / 1000.0,
             wait_share: (wave % 77) as f64 / 770.0,
-            tag: None,
             counts: Some(Counts {
                 instructions: 120_000_000 + wave,
                 lines,
@@ -206,44 +186,26 @@ fn snapshot(topology: &Topology, second: u64) -> Line {
                 counted_share: 1.0,
                 ..Counts::default()
             }),
-            unmanaged: None,
+            ..thread_on(FIRST + number, process_of(number), cpu, &cpus)
         }
     };
-    let process = |number: u32| Process {
-        id: process_id(number),
-        name: format!("crew-{number}"),
-        group: None,
-        allowed_nodes: nodes.clone(),
-        residency: Some(Residency {
-            pages: vec![(NodeId(0), 10_000 + second), (NodeId(1), u64::from(number))],
-            kinds: None,
-        }),
-        sharing: None,
-        machine: None,
-        memory_policy: None,
-        extents: Arc::default(),
-    };
-    let node = |id| NodeState {
-        id,
-        total_bytes: 1 << 34,
-        free_bytes: 1 << 33,
-        old_file_bytes: 0,
-        busy_cpus: None,
+    let process = |number: u32| {
+        let pages = [(0, 10_000 + second), (1, u64::from(number))];
+        process_on(
+            process_of(number),
+            &format!("crew-{number}"),
+            &pages,
+            &nodes,
+        )
     };
     let time_ns = (second + 1) * SECOND_NS;
+    let processes = (0..THREADS).step_by(OF_A_PROCESS as usize);
     let snapshot = Snapshot {
         sequence: second,
         time_ns,
-        interval_ns: SECOND_NS,
-        page_bytes: 4096,
-        online,
         threads: (0..THREADS).map(thread).collect(),
-        processes: (0..THREADS)
-            .step_by(OF_A_PROCESS as usize)
-            .map(process)
-            .collect(),
-        nodes: nodes.iter().map(node).collect(),
-        gaps: Vec::new(),
+        processes: processes.map(process).collect(),
+        ..empty(topology)
     };
     Line {
         sequence: second + 1,

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use numaherd_herd::ledger::{Placing, Writer};
 use numaherd_herd::{Line, Record};
 use numaherd_testing::ledger::start;
-use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, Topology};
+use numaherd_testing::seen::{SECOND_NS, empty, process_on, thread_on, tid};
+use numaherd_topology::{CpuId, CpuSet, Machine, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, Placement, Plan,
-    Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
+    AffinityOrder, AffinityOutcome, AffinityResult, Counts, Outcome, Placement, Plan, Snapshot,
+    Thread,
 };
 
 /// Its length.
@@ -18,7 +19,8 @@ pub const SECONDS: u64 = 3600;
 /// Its threads.
 pub const THREADS: u32 = 200;
 const OF_A_PROCESS: u32 = 8;
-const SECOND_NS: u64 = 1_000_000_000;
+/// The lowest number of a thread.
+const FIRST: u32 = 4000;
 const TIMES: usize = 5;
 
 /// Milliseconds.
@@ -40,20 +42,6 @@ pub fn least<T>(mut work: impl FnMut() -> T) -> Duration {
 fn cpu_of(number: u32, second: u64, cpus: u32) -> CpuId {
     let moved = (second + u64::from(number) * 7) / 300;
     CpuId((number + moved as u32 * cpus / 2) % cpus)
-}
-
-fn thread_id(number: u32) -> ThreadId {
-    ThreadId {
-        tid: 4000 + number,
-        born: 123_456,
-    }
-}
-
-fn process_id(number: u32) -> ProcessId {
-    ProcessId {
-        pid: 4000 + number / OF_A_PROCESS * OF_A_PROCESS,
-        born: 123_456,
-    }
 }
 
 /// Writes the ledger of the hour.
@@ -86,67 +74,41 @@ pub fn write(path: &Path) {
 }
 
 fn snapshot(topology: &Topology, second: u64) -> Snapshot {
-    let online = topology.online_cpus();
-    let cpus = Arc::new(online.clone());
+    let cpus = Arc::new(topology.online_cpus());
     let nodes = Arc::new(topology.memory_nodes());
     let thread = |number: u32| {
         let wave = second * 7919 + u64::from(number) * 104_729;
         let lines = 1_000_000 + wave % 400_000;
+        let near = lines / 100 * (60 + wave % 40);
+        let cpu = cpu_of(number, second, cpus.len() as u32);
+        let process = FIRST + number / OF_A_PROCESS * OF_A_PROCESS;
         Thread {
-            id: thread_id(number),
-            process: process_id(number),
             name: format!("worker-{number}"),
-            cpu: cpu_of(number, second, cpus.len() as u32),
-            assigned: Some(cpu_of(number, second, cpus.len() as u32)),
-            affinity: cpus.clone(),
-            cpuset: cpus.clone(),
+            assigned: Some(cpu),
             cpu_share: 0.079_432_1,
-            wait_share: 0.0,
-            tag: None,
             counts: Some(Counts {
                 instructions: 120_000_000 + wave % 9_000_000,
                 cycles: Some(220_000_000 + wave % 7_000_000),
                 lines,
-                local: Some(lines / 100 * (60 + wave % 40)),
-                remote: Some(lines - lines / 100 * (60 + wave % 40)),
-                uncore_busy_cycles: None,
-                uncore_requests: None,
+                local: Some(near),
+                remote: Some(lines - near),
                 counted_share: 0.953_217,
+                ..Counts::default()
             }),
-            unmanaged: None,
+            ..thread_on(FIRST + number, process, cpu.0, &cpus)
         }
     };
-    let process = |number: u32| Process {
-        id: process_id(number * OF_A_PROCESS),
-        name: format!("worker-{number}"),
-        allowed_nodes: nodes.clone(),
-        residency: Some(Residency {
-            pages: vec![(NodeId(0), 10_000 + second), (NodeId(1), 20_000)],
-            kinds: None,
-        }),
-        sharing: None,
-        machine: None,
-        group: None,
-        memory_policy: None,
-        extents: Arc::default(),
-    };
-    let node = |id| NodeState {
-        id,
-        total_bytes: 1 << 34,
-        free_bytes: 1 << 33,
-        old_file_bytes: 0,
-        busy_cpus: None,
+    let process = |number: u32| {
+        let pages = [(0, 10_000 + second), (1, 20_000)];
+        let id = FIRST + number * OF_A_PROCESS;
+        process_on(id, &format!("worker-{number}"), &pages, &nodes)
     };
     Snapshot {
         sequence: second,
         time_ns: (second + 1) * SECOND_NS,
-        interval_ns: SECOND_NS,
-        page_bytes: 4096,
-        online,
         threads: (0..THREADS).map(thread).collect(),
         processes: (0..THREADS / OF_A_PROCESS).map(process).collect(),
-        nodes: nodes.iter().map(node).collect(),
-        gaps: Vec::new(),
+        ..empty(topology)
     }
 }
 
@@ -158,7 +120,7 @@ fn moves(topology: &Topology, second: u64) -> (Placing, Outcome) {
             cpu_of(number, second, cpus),
             cpu_of(number, second + 1, cpus),
         );
-        (from != to).then_some((thread_id(number), from, to))
+        (from != to).then_some((tid(FIRST + number), from, to))
     });
     let moving: Vec<_> = moving.collect();
     let placements = moving.iter().map(|&(thread, from, to)| Placement {
