@@ -110,7 +110,7 @@ notes=$([ ! -f "$page" ] || sed -n '/^## Notes$/,/^## Each scenario$/p' "$page" 
     printf 'made. Time is modelled, but the load of the host influences it. Tables give the number of trials; no figure contains a\n'
     printf 'trial that was not run.\n\n'
     printf '* Trials are of commits: %s ([docs/trials](trials))\n' "$commits"
-    printf '* They were made on: %s\n' "$(cat "$trials"/*/hosts | sort -u | paste -sd ';' | sed 's/;/; /g')"
+    printf '* They were made on: %s\n' "$(cat /dev/null "$trials"/*/hosts | sort -u | paste -sd ';' | sed 's/;/; /g')"
     printf '* Written: %s\n\n' "$(date -u +%F)"
     printf '![Time of each contender as a share of that of Linux](figures/%s.svg)\n\n' "$name"
     printf '```\n$ numaherd %s\n```\n\n' "${compared[*]}"

@@ -178,6 +178,27 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_sees_the_pages_that_it_has_samples_of() {
+        let (trace, hardware) = (shared_pages(2, 16), hardware());
+        let played = |policy| {
+            let mut settings = Settings::as_published(World::Trace);
+            settings.trace.ipm = None;
+            let on_trace = OnTrace {
+                hardware: &hardware,
+                trace: &trace,
+                settings: &settings,
+                analysis: None,
+            };
+            on_trace.run(&Trial::of(policy)).unwrap()
+        };
+        assert!(played("linux").pages_seen.is_empty());
+        let sampled = played("sampled");
+        assert!(!sampled.pages_seen.is_empty());
+        let is_there = |page| sampled.placement.nodes.contains_key(page);
+        assert!(sampled.pages_seen.iter().all(is_there));
+    }
+
+    #[test]
     fn the_oracle_leaves_threads_that_do_next_to_nothing_to_the_kernel() {
         let page = |page, by_thread: &[(u32, u64)]| PageUse {
             process: 10,

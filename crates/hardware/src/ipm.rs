@@ -40,10 +40,9 @@
 //! * *Busy* is each core's own unit (§6.3: "one event per core"), until the `eviction_cycles` of the
 //!   eviction it took last are over. A dropped eviction still has its TAT entry overwritten, or that
 //!   would speak of a page that is no longer there.
-//! * *Node n* is where the thread that caused the TLB miss runs (§4.3.3). At an eviction, that is the
-//!   core whose TLB evicts. In the pass no miss evicts: it is the entry's own thread, which may run on
-//!   another core by now, and is credited there (where it ran last, if it sleeps). An entry that
-//!   refers to no thread is credited to its core.
+//! * *Node n* is the node of the thread that caused the TLB miss (§4.3.3). At an eviction, that thread
+//!   runs on the core that evicts. The pass has no such miss and takes the entry's own thread: the node
+//!   where it runs now, or ran last if it sleeps. An entry without a thread counts for its core's node.
 //! * *Nobody in SV* at first: such elements add to nothing. Vectors are kept as the equations say,
 //!   so a thread may be in SV twice, or find itself there (the matrix' diagonal).
 //! * *References to a reused number are deleted*, not what they refer from: a TLB entry filled by
@@ -353,8 +352,8 @@ impl Ipm {
             application: entry.application,
             number,
         });
-        let runs_on = thread.and_then(|thread| self.core_of.get(&thread));
-        self.node_of_core[*runs_on.unwrap_or(&(index / self.entries_per_core))]
+        let runs_on = thread.and_then(|thread| self.core_of.get(&thread).copied());
+        self.node_of_core[runs_on.unwrap_or(index / self.entries_per_core)]
     }
 
     /// Notes that the TLB entry of a core was invalidated ([`crate::Mmu::invalidate`]).

@@ -76,6 +76,17 @@ fn unit(config: IpmConfig) -> (Ipm, Application) {
     (ipm, application)
 }
 
+/// A unit that passes every 1000 cycles over entries that have been there for so many.
+fn unit_with_pass(resident_cycles: u64) -> (Ipm, Application) {
+    unit(IpmConfig {
+        pass: Some(PeriodicPass {
+            every_cycles: 1000,
+            resident_cycles,
+        }),
+        ..config()
+    })
+}
+
 fn node_of(page: Page) -> Option<usize> {
     Some(usize::from(page.number() >= 100))
 }
@@ -244,13 +255,7 @@ fn what_was_invalidated_is_not_counted() {
 
 #[test]
 fn pages_that_stay_in_the_tlb_are_found_by_the_periodic_pass() {
-    let (mut ipm, application) = unit(IpmConfig {
-        pass: Some(PeriodicPass {
-            every_cycles: 1000,
-            resident_cycles: 600,
-        }),
-        ..config()
-    });
+    let (mut ipm, application) = unit_with_pass(600);
     let (one, other) = (ipm.start_thread(application), ipm.start_thread(application));
     let mut moves = Vec::new();
     // Page 5, on node 0, stays in core 2's TLB (node 1); page 6 has come to core 0 just now.
@@ -297,13 +302,7 @@ fn pages_that_stay_in_the_tlb_are_found_by_the_periodic_pass() {
 
 #[test]
 fn the_pass_credits_what_a_thread_left_behind_to_where_it_runs_now() {
-    let (mut ipm, application) = unit(IpmConfig {
-        pass: Some(PeriodicPass {
-            every_cycles: 1000,
-            resident_cycles: 0,
-        }),
-        ..config()
-    });
+    let (mut ipm, application) = unit_with_pass(0);
     let (moved, stays) = (ipm.start_thread(application), ipm.start_thread(application));
     ipm.run(0, Some(moved));
     miss(&mut ipm, 0, 1, None, 500);
@@ -320,13 +319,7 @@ fn the_pass_credits_what_a_thread_left_behind_to_where_it_runs_now() {
 
 #[test]
 fn a_core_behind_the_pass_has_held_its_pages_for_no_time_since() {
-    let (mut ipm, application) = unit(IpmConfig {
-        pass: Some(PeriodicPass {
-            every_cycles: 1000,
-            resident_cycles: 0,
-        }),
-        ..config()
-    });
+    let (mut ipm, application) = unit_with_pass(0);
     let thread = ipm.start_thread(application);
     ipm.run(0, Some(thread));
     miss(&mut ipm, 0, 1, None, 900);
