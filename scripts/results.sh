@@ -66,7 +66,9 @@ numaherd=${NUMAHERD:-${CARGO_TARGET_DIR:-target}/release/numaherd}
 
 # What is known of the trials of earlier commits, with what this commit has.
 trials=docs/trials kept=target/results/$commit
-lab=(crates/{experiment,hardware,lab,topology} crates/numaherd-lab/src/{cli,compare,guest,held,lab}* data/machines menagerie)
+lab=(crates/{experiment,hardware,lab,topology}/src crates/lab/*/src crates/numaherd-lab/src/{cli,compare,guest,held,lab}* data/machines
+    menagerie ':!crates/experiment/src/'{chart,claims,penalties,playback,statistics,table}'*' ':!crates/numaherd-lab/src/compare/'{overview,table}.rs
+    ':!crates/hardware/src/ipm*' ':!**/tests' ':!**/tests.rs' ':!**/snapshots')
 ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
 mkdir -p "$kept" "$trials/$commit"
 find "$trials" -name '*.json' | while read -r file; do
@@ -91,7 +93,7 @@ compared=(lab compare "${scenarios[@]}" --kernel "$kernels" --policies "$contend
 status=0
 output=$("$numaherd" "${compared[@]}" --keep "$kept" --limit 9m --for "${STAGE:-7m}" --chart "$chart") ||
     status=$?
-host="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p), $(nproc) CPUs"
+host="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sed -n 1p), $(nproc) CPUs, $(. /etc/os-release && echo "$PRETTY_NAME")"
 for file in "$kept"/*.json; do
     [ -z "$(find "$trials" -name "$(basename "$file")")" ] || continue
     cp "$file" "$trials/$commit"
