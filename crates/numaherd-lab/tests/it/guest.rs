@@ -96,6 +96,42 @@ fn each_capability_is_for_what_is_refused_without_it_and_nothing_is_half_done() 
     );
 }
 
+/// The map is a real one and the kernel's, which has no sched_ext: what it says of the scheduler is made up. So this tests
+/// that hints get there and are taken back, and not what the scheduler makes of them (docs/operators.md has that, measured).
+#[test]
+fn hints_are_given_to_threads_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let hints = folder.path().join("hints");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/guest/hints.c");
+    let compiled = Command::new("gcc")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&hints, &source])
+        .status();
+    assert!(
+        compiled
+            .expect("gcc is installed; run `make setup`")
+            .success()
+    );
+    let script = include_str!("guest/hints.sh");
+    assert_says(
+        &["--real-time", "--limit", "4m"],
+        &format!("HINTS={}\n{script}", hints.display()),
+        &[
+            "without sched_ext, hints are refused: no sched_ext",
+            "beside another scheduler, hints are refused: the sched_ext scheduler lavd runs",
+            "nothing was done until then",
+            "a placed thread has a hint",
+            "its affinity is as found",
+            "the thread of another has none",
+            "after SIGTERM it prefers no place",
+            "after kill -9 it has its hint still",
+            "after release it prefers no place",
+            "the next run takes hints back that were left",
+            "what is no map is refused: cannot open the map of hints",
+        ],
+    );
+}
+
 /// Policies that need counters or single accesses are refused in real time; on the model and on traces,
 /// all of them run on such machines (`crates/numaherd/tests/it/uneven.rs`).
 #[test]
