@@ -117,7 +117,7 @@ impl Curve {
         )
     }
 
-    /// The same where so many of the points are not beyond `bytes`.
+    /// As [`Self::at`], where `after` is how many of the points are not beyond `bytes`.
     fn at_before(&self, after: usize, bytes: f64) -> f64 {
         if after == 0 {
             let first = &self.points[0];
@@ -143,14 +143,14 @@ impl Curve {
         self.points.iter().map(|point| (point.bytes, point.lines))
     }
 
-    /// Bytes of cache that a thread holds after that many instructions of its own, having
-    /// started with none, while nobody takes any from it: at most the program's memory.
+    /// Bytes of cache that a thread holds after that many instructions of its own, having started with none, while no other
+    /// takes any from it: at most the program's memory.
     pub fn held_after(&self, instructions: f64) -> f64 {
         self.filling(instructions, &mut None).0
     }
 
-    /// The same, and how many bytes each further instruction adds. `row` is where the table was read last, near which it is
-    /// looked for, and becomes where it is read now.
+    /// As [`Self::held_after`], and how many bytes each further instruction adds. `row` is where the table was read last;
+    /// the search begins there, and sets it to where the table is read now.
     pub(crate) fn filling(&self, instructions: f64, row: &mut Option<usize>) -> (f64, f64) {
         let is_over = |row: &Filled| row.instructions <= instructions;
         let mut after = row.map_or_else(
@@ -175,7 +175,7 @@ impl Curve {
         (bytes.min(to.bytes), growth)
     }
 
-    /// The same of each of so many threads that read one area and hold it together: each counts with its part.
+    /// The curve of each of so many threads that read one area and hold it together: each counts with its part.
     pub fn held_together(&self, threads: f64) -> Self {
         let point = |point: &Point| Point {
             bytes: point.bytes / threads,
@@ -223,7 +223,7 @@ impl Curve {
             }
             let took = self.instructions_between(last.bytes, bytes, after);
             let instructions = last.instructions + took;
-            // Equal ones (by rounding, beside a huge sum) would make a division by nothing.
+            // Equal rows (by rounding, beside a huge sum) would lead to a division by 0.
             if instructions > last.instructions {
                 last = Filled {
                     instructions,
@@ -232,15 +232,15 @@ impl Curve {
                 rows.push(last);
             }
         }
-        // Whatever rounding dropped: the table ends at the program's memory.
+        // Whatever rounding dropped, the table ends at the program's memory.
         let end = rows.len() - 1;
         rows[end].bytes = footprint;
         rows.into()
     }
 
-    /// Instructions in which the bytes held grow from one size, not below so many of the given points, to another
-    /// before the next of them: the integral of dc / (64 x lines(c) / 1000), by Gauss and Legendre's rule of
-    /// three points, whose error over ratios as small as the table's is far below the curve's own.
+    /// Instructions in which the bytes held grow `from` one size `to` another, between the given points `after - 1` and
+    /// `after`: the integral of dc / (64 x lines(c) / 1000), by Gauss and Legendre's rule of three points, whose error over
+    /// ratios as small as the table's is far below the curve's own.
     fn instructions_between(&self, from: f64, to: f64, after: usize) -> f64 {
         let (middle, half) = (from.midpoint(to), (to - from) / 2.0);
         let outer = half * 0.6_f64.sqrt();

@@ -14,7 +14,7 @@ pub struct Figures {
     pub caches: Option<usize>,
     /// The links that a line takes from each node to each, as channels: row `from * nodes + to`.
     pub ways: Vec<Vec<u32>>,
-    /// Whether every line read from memory is asked after in all nodes' caches.
+    /// Whether every read of a line from memory probes all nodes' caches.
     pub broadcast_probes: bool,
     /// Bytes of the last-level cache of each domain.
     pub llc_bytes: Vec<f64>,
@@ -30,8 +30,8 @@ pub struct Figures {
     pub in_flight: f64,
     /// Clock in GHz.
     pub clock_ghz: f64,
-    /// What two SMT siblings get done together, in what one does alone: from 1 (each half as much) to 2
-    /// (siblings are cores of their own, and share nothing).
+    /// What two SMT siblings get done together, as a multiple of what one does alone: from 1 (each half as
+    /// much) to 2 (siblings are cores of their own, and share nothing).
     pub smt_throughput: f64,
     /// Share of a controller's capacity that is lost per share of writes among its lines, where it turns its
     /// bus from reads to writes and back; 0: none.

@@ -42,19 +42,19 @@ pub struct Running<'a> {
     pub intensity: f64,
     /// Nodes and the share of its lines that each answers; the shares add up to 1.
     pub memory: Cow<'a, [(usize, f64)]>,
-    /// Nodes and the share of its written lines that each takes, where those are not the nodes it reads
-    /// from: who copies reads here and writes there.
+    /// Nodes and the share of its written lines that each takes, where those are not the nodes it reads from: a thread
+    /// that copies reads here and writes there.
     pub writes_to: Option<Vec<(usize, f64)>>,
     /// The hardware thread that it has; `None`: a core of its own.
     pub lane: Option<Lane>,
-    /// Busy hardware threads beside it on its core, on average, where it is not known which: any that share cores of its
-    /// domain so.
+    /// Busy hardware threads beside it on its core, on average, where it is not known which: any thread of its domain
+    /// that also has `siblings`.
     pub siblings: f64,
     /// Lines that other threads wrote last.
     pub transfers: Vec<Transfers>,
     /// How many threads do just the same there.
     pub alike: f64,
-    /// Wait in ns of each of these for threads that want the same line.
+    /// Wait in ns of each of [`Self::transfers`] for threads that want the same line.
     pub queue_ns: f64,
 }
 
@@ -118,7 +118,7 @@ pub struct Speed {
     pub latency_ns: f64,
     /// Requests that leave the core's own caches, prefetches not counted.
     pub requests: f64,
-    /// Time with one of them outstanding at least, in ns for 1000 instructions.
+    /// Time with at least one of them outstanding, in ns for 1000 instructions.
     pub requested_ns: f64,
     /// Time for 1000 instructions that goes to lines which other threads wrote last, in ns.
     pub sharing_ns: f64,

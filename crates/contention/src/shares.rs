@@ -10,9 +10,9 @@ use crate::Curve;
 
 /// Windows that are tried; a few are enough.
 const MOST_ROUNDS: usize = 100;
-/// Each so many windows, the middle of the bounds is tried.
+/// Every so many windows, the middle of the bounds is tried.
 const BISECTED: usize = 8;
-/// How many times as long or short a window is tried where it has no bound yet and nothing grows with it.
+/// By this factor a window grows or shrinks while it has no bound and Newton's step is of no use.
 const STEP: f64 = 16.0;
 
 /// One user of a shared cache.
@@ -33,7 +33,7 @@ pub struct User<'a> {
 }
 
 impl<'a> User<'a> {
-    /// One whose share is not known yet.
+    /// A user whose share is not known yet.
     pub fn new(curve: &'a Curve, rate: f64, private_bytes: f64, alike: f64) -> Self {
         Self {
             curve,
@@ -62,8 +62,8 @@ pub fn shares(users: &mut [User<'_>], cache_bytes: f64, precision: f64, window_n
     if fill(users, cache_bytes, |user| user.most()) <= cache_bytes || is_alone {
         return;
     }
-    // The sum grows with the window, along the straight lines of the curves' tables: Newton's method, within the bounds that are
-    // known by then.
+    // The sum grows with the window, along the straight lines of the curves' tables: Newton's method, within the bounds
+    // known so far.
     let mut at = window_ns.clamp(1e-3, 1e30);
     let (mut low, mut high) = (0.0, f64::INFINITY);
     for round in 1..MOST_ROUNDS {
@@ -83,7 +83,7 @@ pub fn shares(users: &mut [User<'_>], cache_bytes: f64, precision: f64, window_n
         }
         *(if spare > 0.0 { &mut low } else { &mut high }) = at;
         let next = at + spare / growth;
-        // Where lines bend, it may come nearer from one side alone.
+        // Where lines bend, Newton's method may come nearer from one side only.
         let is_near = low < next && next < high && round % BISECTED != 0;
         at = match (low, high) {
             _ if is_near => next,
@@ -95,7 +95,7 @@ pub fn shares(users: &mut [User<'_>], cache_bytes: f64, precision: f64, window_n
     *window_ns = at;
 }
 
-/// What all users take of the shared cache where each touches so many bytes, of which it holds what fits.
+/// What all users take of the shared cache if each touches so many bytes and holds what fits.
 fn fill<'a>(
     users: &mut [User<'a>],
     cache_bytes: f64,

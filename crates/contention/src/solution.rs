@@ -1,8 +1,8 @@
-//! An answer, and what of it the next one starts from.
+//! An answer, from which the next one starts.
 
 use crate::Speed;
 
-/// Speeds that change by less than this part are settled, where nobody asks for less.
+/// Speeds that change by less than this part are settled, unless the caller asks for less.
 pub(crate) const SETTLED: f64 = 1e-6;
 
 /// An answer, kept as the start of the next one: little changes from epoch to epoch.

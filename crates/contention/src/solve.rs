@@ -16,7 +16,7 @@ const SHARES_PRECISION: f64 = 0.1;
 /// The least share of a wait that a line sees, so that waits bound what can be asked of a channel in any case.
 const LEAST_SEEN: f64 = 0.01;
 
-/// What does not change while the answer is looked for, but for what siblings take.
+/// What stays the same while the answer is searched, except for what siblings take and what share of waits lines see.
 struct Thread {
     base_ns: f64,
     /// The same with the core to itself.
@@ -33,7 +33,7 @@ struct Thread {
     own_in_flight: f64,
     /// Threads on the other hardware threads of its core.
     siblings: Vec<usize>,
-    /// How many it has of its domain, on average, where it is not known which.
+    /// How many siblings it has on average, where it is not known which.
     beside: f64,
     domain: usize,
     /// Bytes of its core's own caches: the last of them, and what comes on top of the last level.
@@ -44,9 +44,9 @@ struct Thread {
     /// The way into its last-level cache, and the lines that take it.
     door: Option<u32>,
     passing: f64,
-    /// Channels of a line: which, how much of it waits there, how much of it loads it.
+    /// The channels of a line: which, how much of the line waits there, and how much loads it.
     lines: Uses,
-    /// The same of a line from another cache.
+    /// The same for a line from another cache.
     moved: Uses,
 }
 
@@ -80,7 +80,7 @@ pub fn solve(
 ) {
     let mut threads: Vec<Thread> = running.iter().map(|r| Thread::of(figures, r)).collect();
     find_siblings(figures, running, &mut threads);
-    // The users of each domain's cache, those of one beside each other, and which thread each is.
+    // The users of the caches, those of one domain beside each other; `places` says which thread each is.
     let domains = figures.llc_bytes.len();
     let mut places: Vec<usize> = (0..threads.len()).collect();
     places.sort_by_key(|&at| threads[at].domain);
@@ -150,7 +150,7 @@ pub fn solve(
         for ((thread, &lines), ns) in threads.iter().zip(&lines).zip(&mut ns) {
             let new = thread.ns(lines, &solution.waits);
             change = change.max((new / *ns - 1.0).abs());
-            // Half way, in the logarithm: shares and speeds would otherwise answer each other for ever.
+            // Half way, in the logarithm: otherwise shares and speeds would oscillate for ever.
             *ns = if round == 0 { new } else { (new * *ns).sqrt() };
         }
         if change < solution.settled {
@@ -167,7 +167,7 @@ pub fn solve(
     solution.ns = ns;
 }
 
-/// Finds out who shares a core with whom, and divides its own caches evenly among them.
+/// Finds out which threads share a core, and divides its own caches evenly among them.
 fn find_siblings(figures: &Figures, running: &[Running<'_>], threads: &mut [Thread]) {
     if figures.smt_throughput >= 2.0 {
         return;
@@ -195,7 +195,7 @@ fn find_siblings(figures: &Figures, running: &[Running<'_>], threads: &mut [Thre
     }
 }
 
-/// What the threads of a domain do that share its cores, it is not known which with which.
+/// What the threads of a domain do together where it is not known which of them share a core.
 #[derive(Clone, Copy, Default)]
 struct Spread {
     /// CPUs that they have.
@@ -328,9 +328,9 @@ fn demand(
     }
 }
 
-/// A line that joins a queue finds the lines of other threads there, and of its own thread's all that are in flight
-/// but itself: of `F`, a share of `1 - 1 / F` (Schweitzer, in Bard, "Some extensions to multiclass queueing network
-/// analysis", 1979). Lines that the thread writes back are in nobody's flight, so all of those stay.
+/// A line that joins a queue finds the lines of other threads there, and those of its own thread in flight except
+/// itself: of `F`, a share of `1 - 1 / F` (Schweitzer, in Bard, "Some extensions to multiclass queueing network
+/// analysis", 1979). Lines that the thread writes back are not among those in flight, so all of them stay.
 fn leave_out_own(threads: &mut [Thread], lines: &[f64], ns: &[f64], asked: &[Asked]) {
     for ((thread, &lines), &ns) in threads.iter_mut().zip(lines).zip(ns) {
         let in_flight = thread.in_flight;
@@ -349,7 +349,7 @@ fn leave_out_own(threads: &mut [Thread], lines: &[f64], ns: &[f64], asked: &[Ask
     }
 }
 
-/// Brings the waits nearer to those that the demand makes, a few steps of Newton's method.
+/// Brings the waits nearer to those that the demand causes, by a few steps of Newton's method.
 fn adjust(
     figures: &Figures,
     threads: &[Thread],
@@ -374,7 +374,7 @@ fn adjust(
             let step = spare / (growth / service + asked.falls);
             let new = (*wait - step).max(0.0);
             change = change.max((new - *wait).abs() / service);
-            // Channels in one way answer each other, so no step is taken whole.
+            // Channels on one way affect each other, so no step is taken whole.
             *wait = 0.3 * *wait + 0.7 * new;
         }
         if change < solution.settled {
@@ -534,12 +534,11 @@ fn wait(uses: &[Use], waits: &[f64]) -> f64 {
         .sum()
 }
 
-/// Adds what links carry beside lines where each line read from memory is asked after in every node's
-/// caches: its request, a probe from its home to every other node, their answers to the reader, and
-/// heads of the packets with data. Sizes are HyperTransport's: 8 bytes of a request, probe or head of
-/// a write, 4 of an answer or head of a read line (recalled). For four nodes in a square that all
-/// read from all this makes 16.5 of 32 GB/s of links useful; Conway and Hughes (IEEE Micro 2007)
-/// give 14.9 (recalled).
+/// Adds what links carry besides lines where each read of a line from memory probes every node's caches: its request,
+/// a probe from its home to every other node, their answers to the reader, and heads of the packets with data. Sizes
+/// are HyperTransport's: 8 bytes of a request, probe or head of a write, 4 of an answer or head of a read line
+/// (recalled). For four nodes in a square that all read from all, this makes 16.5 of 32 GB/s of links useful; Conway
+/// and Hughes (IEEE Micro 2007) give 14.9 (recalled).
 fn probes(figures: &Figures, node: usize, home: usize, share: f64, written: f64, lines: &mut Uses) {
     let mut carry = |from: usize, to: usize, bytes: f64| {
         for &link in figures.way(from, to) {

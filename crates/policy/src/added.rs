@@ -18,7 +18,7 @@ use crate::registry::{Half, MakePaging, MakePlacement, NamedPolicy};
 /// What one file adds, or the tree's own tables hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
-    /// Policies: halves joined under names of their own. The halves may be anybody's.
+    /// Policies: halves joined under names of their own. The halves may be defined anywhere.
     pub policies: &'static [NamedPolicy],
     /// Placements.
     pub placements: &'static [Half<MakePlacement>],
@@ -61,13 +61,13 @@ impl AddedTable {
     }
 }
 
-/// What is set of the tables that files add. Only tables that are known, and only values of the right
-/// kinds, are ever in it.
+/// The values set in tables that files add: only tables that are known, and only values of the right
+/// kinds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AddedSettings(BTreeMap<String, toml::Table>);
 
 impl AddedSettings {
-    /// The settings of a table, for the policy whose they are.
+    /// The settings of a table, for the policy that owns it.
     ///
     /// # Panics
     /// If `T` is not what the file's [`Added::settings`] says of the table.
@@ -90,7 +90,7 @@ impl AddedSettings {
     pub(crate) fn check(&self, key: &str, wrong: &mut Vec<Wrong>) {
         for table in known() {
             if let Some(set) = self.0.get(table.name).cloned() {
-                // Only tables that can be read are ever in it.
+                // It only ever holds tables that can be read.
                 let _ = (table.check)(set, &joined(key, table.name), wrong);
             }
         }
@@ -99,7 +99,7 @@ impl AddedSettings {
 
 impl<'de> Deserialize<'de> for AddedSettings {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        // As a struct of the known tables, so that those around it can tell which keys nobody takes.
+        // As a struct of the known tables, so the struct around it can tell which keys are unknown.
         static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| known().map(|t| t.name).collect());
         from.deserialize_struct("AddedSettings", &NAMES, Tables)
     }
@@ -134,7 +134,8 @@ fn known() -> impl Iterator<Item = &'static AddedTable> {
 
 include!(concat!(env!("OUT_DIR"), "/added.rs"));
 
-/// The name of an item of one of the lists in [`ALL`]: of its policies, placements or pagings.
+/// The name of item `at` of a list in [`ALL`]: of its policies (`kind` 0), placements (1) or pagings
+/// (2).
 const fn name(kind: u8, list: usize, at: usize) -> Option<&'static str> {
     let list = &ALL[list];
     match kind {

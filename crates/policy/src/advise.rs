@@ -1,19 +1,19 @@
-//! Advice before a start: which nodes a program should be bound to that wants so many CPUs and so
-//! much memory. What `numad -w` tells libvirt for `placement='auto'`.
+//! Advice before a start: to which nodes a program that wants so many CPUs and so much memory should be
+//! bound. It is what `numad -w` tells libvirt for `placement='auto'`.
 //!
-//! Problem: a machine is about to start, nothing of it can be measured yet, and whoever starts it
-//! binds its CPUs and its memory to the nodes that are named.
+//! Problem: a machine is about to start, nothing of it can be measured yet, and its CPUs and memory
+//! will be bound to the nodes that are named.
 //!
 //! Rule, in this order:
 //! 1. *Enough*: the nodes together have the CPUs idle and the memory free.
-//! 2. *Fewest nodes.* Nodes without CPUs are no place to run; they are named, as few as will do, only
-//!    where all others together lack memory, and then beside all of those that are needed.
+//! 2. *Fewest nodes.* Nodes without CPUs are no place to run. Only if all nodes with CPUs together lack
+//!    memory, all of those are named, and beside them as few without CPUs as will do.
 //! 3. *Nearest to each other*: the least sum of the distances between them.
 //! 4. *Most room*: the greatest product of idle CPUs and free memory, which leaves the machine room
 //!    to grow and fills the emptiest nodes first.
 //!
-//! Where nothing is enough, all nodes with CPUs are named (and those without, if memory lacks), with
-//! what lacks. A node without memory is never named: the kernel binds no memory to it.
+//! If all nodes are not enough, those with CPUs are named (and those without, if memory is lacking),
+//! with what is lacking. A node without memory is never named: the kernel binds no memory to it.
 //!
 //! Properties: never more nodes than needed; always enough where enough exists; the same answer in
 //! whatever order the nodes are listed.
@@ -77,7 +77,7 @@ impl Amount {
     }
 }
 
-/// Which nodes to be bound to.
+/// The nodes to bind a program to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The nodes; empty only where there are none.
@@ -207,8 +207,8 @@ fn nearest(topology: &Topology, rooms: &[Room], want: Amount, few: Vec<usize>) -
     search.best.iter().map(|&at| rooms[at]).collect()
 }
 
-/// For each place in `rooms` and each number up to `count`, the most that so many nodes from that place
-/// on can have of each.
+/// For each place in `rooms` and each number up to `count`, the most CPUs, and the most memory, that so
+/// many nodes from that place on can have.
 fn tops(rooms: &[Room], count: usize) -> Vec<Vec<Amount>> {
     let mut tops = vec![vec![Amount::default()]; rooms.len() + 1];
     let (mut idle, mut free) = (Vec::new(), Vec::new());

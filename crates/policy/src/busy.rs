@@ -27,8 +27,8 @@ settings! {
     /// Which threads are placed at all.
     #[derive(Copy)]
     pub struct PlacementSettings {
-        /// Threads that use less of a CPU than this are left to the kernel. When more threads run than
-        /// there are CPUs, the share that each must use is lower.
+        /// Threads that run and wait for a CPU for less than this share of the time are left to the kernel. When
+        /// more threads run than there are CPUs, the share is lower.
         least_cpu_share: f64 = 0.9, unit: "share of a CPU", range: 0.0..=1.0, source: "Clavis";
     }
 }

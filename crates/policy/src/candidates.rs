@@ -1,43 +1,43 @@
 //! Candidates: which threads BRM moves at all.
 //!
-//! Problem: moving a thread between nodes helps only those that wait much for what is beyond their
-//! own caches; all others are better left to the kernel (BRM §4.3).
+//! Problem: moving between nodes helps only threads that wait much for what is beyond their own caches; all
+//! others are better left to the kernel (BRM §4.3).
 //!
-//! Rules, one of which the settings choose for every process:
+//! Rules; the settings choose one of them for every process:
 //! * *By tags* (§4.3): a thread is a candidate where its own mask, or the agent in its virtual
 //!   machine, says so ([`Tag`]).
 //! * *Inferred* (§8, the paper's future work), each interval in which something was seen of the
 //!   thread:
-//!   1. *Often*: one whose requests to the uncore per second, averaged as the penalty is
-//!      ([`Average`]), reach `requests_per_s` is a candidate ([`Standing::Frequent`]), until they
+//!   1. *Often*: a thread becomes a candidate ([`Standing::Frequent`]) when its requests to the uncore per
+//!      second, averaged as the penalty is ([`Average`]), reach `requests_per_s`, and stays one until they
 //!      fall below half of that ([`Standing::Quiet`]).
 //!   2. *Does not care*: when a candidate has come to another node and has been seen there in 8
 //!      intervals, the mean of its own penalty in these is compared with its average when it left
-//!      the node before. If they differ by less than `least_change`, it is no candidate any more
-//!      ([`Standing::Insensitive`]), until about the time after which BRM forgets all it knows (the
-//!      middle of the two settings, without chance).
+//!      the node before. If they differ by less than `least_change`, it is no longer a candidate
+//!      ([`Standing::Insensitive`]) for about the time after which BRM forgets all that it knows (the middle
+//!      of the two settings, without chance).
 //!   3. Then it is judged by 1 again.
-//! * *Auto*: by tags where anybody tells anything of the process (a tag on any of its threads, or
-//!   an agent that is being heard), else inferred.
+//! * *Auto*: by tags if the process has any (a tag on any of its threads, or an agent that is being heard),
+//!   else inferred.
 //!
 //! Choices:
 //! * *Per second, not per instruction.* A request costs at most some 50 ns more on the wrong node
 //!   (the difference of local and remote memory on the machines of BRM, N-MASS and their
 //!   successors), so requests per second times that is the share of its time that a thread could
-//!   gain. 1,000,000 per second make 5 %, several times what exploring costs it. By the same scale
-//!   a vCPU that wakes seldom is none, whatever its rate per instruction. Of SPEC CPU2006 that
-//!   takes in what DINO calls devils and leaves out its turtles (povray, calculix, h264ref). What
-//!   prefetching hides (lbm, bwaves) asks for little in demand requests, and is left out though it
-//!   needs bandwidth: the uncore penalty cannot see it either.
-//! * *Half of it*, so that a thread that is slowed down by a move, and so asks less often, stays
-//!   one.
+//!   gain. 1,000,000 per second make 5 %, several times what exploring costs it. By the same scale, a vCPU
+//!   that seldom wakes is no candidate, whatever its rate per instruction. Of SPEC CPU2006, this takes in what
+//!   DINO calls devils and leaves out its turtles (povray, calculix, h264ref). Programs that prefetching helps
+//!   (lbm, bwaves) make few demand requests, and are left out although they need bandwidth: the uncore penalty
+//!   does not show it either.
+//! * *Half of it*, so that a thread stays a candidate if a move slows it down and it therefore makes fewer
+//!   requests.
 //! * *8 intervals*: as many as an average with a weight of 1/8 looks back on.
 //!
-//! Without chance and without regard to who was ordered where, so anybody who is shown the same
-//! snapshots comes to the same standings: see [`Accuracy`].
+//! Standings depend neither on chance nor on orders, so the same snapshots always give the same standings: see
+//! [`Accuracy`].
 //!
-//! Properties: by tags, exactly those that a tag makes candidates; inferred, nobody who never
-//! reaches the rate; nobody is dropped who has been on one node only.
+//! Properties: by tags, candidates are exactly the threads that a tag makes candidates; inferred, a thread
+//! that never reaches the rate is never one, and a thread that has been on one node only is never dropped.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -67,7 +67,7 @@ choices! {
 
 /// Intervals with a sample after which a stay on a node can be compared with another: see the top.
 const COMPARABLE: u32 = 8;
-/// The share of `requests_per_s` below which a candidate is none any more.
+/// The share of `requests_per_s` below which a candidate is no longer one.
 const STAYS_FREQUENT: f64 = 0.5;
 
 /// Whether a thread is a candidate, and why.
@@ -89,9 +89,9 @@ pub enum Standing {
         /// Its requests per second, averaged; 0 where none were measured.
         requests_per_s: f64,
     },
-    /// Inferred: it goes there often, but it was as well on one node as on another. No candidate.
+    /// Inferred: it goes there often, but fared as well on one node as on another. No candidate.
     Insensitive {
-        /// The share of its penalty by which it changed.
+        /// The share by which its penalty changed.
         changed_by: f64,
     },
 }
@@ -185,7 +185,7 @@ impl Candidates {
         }
     }
 
-    /// Takes in an interval. Gives the standing of each thread, in the snapshot's order.
+    /// Takes in an interval. Returns the standing of each thread, in the snapshot's order.
     pub fn judge(&mut self, snapshot: &Snapshot, topology: &Topology) -> &[Standing] {
         let by = self.settings.candidates;
         let tells = match by {
@@ -214,7 +214,7 @@ impl Candidates {
         self.standings[thread]
     }
 
-    /// How long one that does not care is left out.
+    /// For how many ns a thread that does not care is left out.
     fn judged_again_after_ns(&self, topology: &Topology) -> u64 {
         let BrmSettings {
             forget_after_least_ms: least,
@@ -229,7 +229,7 @@ impl Candidates {
     }
 }
 
-/// The processes of which anybody says whether a thread of it is a candidate.
+/// The processes for which users or agents say which threads are candidates.
 fn who_tells(snapshot: &Snapshot) -> HashSet<ProcessId> {
     let tagged = snapshot
         .threads
@@ -244,8 +244,8 @@ fn who_tells(snapshot: &Snapshot) -> HashSet<ProcessId> {
 }
 
 impl Watched {
-    /// Takes in what an interval tells of the thread. Gives the share of its penalty by which
-    /// another node changed it, in the first interval in which that is known.
+    /// Takes in an interval of the thread. Returns the share by which another node changed its penalty, in the
+    /// first interval in which that is known.
     fn see(&mut self, thread: &Thread, snapshot: &Snapshot, topology: &Topology) -> Option<f64> {
         let slept = || (thread.cpu_share == 0.0).then_some(0);
         let requests = thread
@@ -306,8 +306,8 @@ impl Watched {
     }
 }
 
-/// How well standings that were inferred agree with what users and agents tell: of the threads that
-/// somebody tells something about, how many are which.
+/// How well inferred standings agree with what users and agents say: of the threads about which they say
+/// anything, how many are which.
 ///
 /// To measure it on any run: keep a [`Candidates`] with `candidates = "inferred"`, show it the
 /// run's snapshots, and count each with [`Accuracy::count`].
@@ -325,8 +325,8 @@ pub struct Accuracy {
 
 impl Accuracy {
     /// Counts the threads of an interval, with the standings that [`Candidates::judge`] gave of it.
-    /// If any thread of a process has a tag, its threads without one count as no candidates; processes without
-    /// tags do not count.
+    /// If a process has a tag on any thread, or an agent that is heard, its threads without a tag count as no
+    /// candidates; other processes do not count.
     pub fn count(&mut self, snapshot: &Snapshot, standings: &[Standing]) {
         let tells = who_tells(snapshot);
         for (thread, standing) in snapshot.threads.iter().zip(standings) {

@@ -5,12 +5,12 @@
 //!
 //! Rule (DINO §3.3.2, §3.3.3): three classes by miss rate, in cache lines fetched from memory per
 //! 1000 instructions: *turtle* below 2, *devil* from 2 to 100, *super-devil* above 100. A thread
-//! changes class only when at least 7 of its last 10 intervals were in one same other class.
+//! changes class only when at least 7 of its last 10 intervals were in the same other class.
 //!
 //! A second preset, `clavis`, holds what the authors' own scheduler does: borders 1.5 and 50; a
-//! thread changes when at least 5 of its last 10 intervals were outside its class and the mean of
-//! the ten differs from the rate it was classed by by more than 3; then it is classed anew by that
-//! mean, rounded to the nearest whole line. (The prose calls for votes only; both are the authors'.)
+//! thread changes when at least 5 of its last 10 intervals were outside its class and the mean of the ten
+//! differs by more than 3 from the rate by which it was classed; then it is classed anew by that mean,
+//! rounded to the nearest whole line. (The prose calls for votes only; both are the authors'.)
 //!
 //! Choices that neither source makes:
 //! * A thread's first class is that of its first interval with counts: DINO places new threads at
@@ -141,7 +141,7 @@ pub struct ClassRule {
     pub super_devil_above: f64,
     /// Intervals that must speak for a change.
     pub votes: usize,
-    /// Of how many last intervals.
+    /// How many last intervals vote.
     pub of_last: usize,
     /// How far the mean of the last intervals must be from the rate that the thread was classed
     /// by, in lines per 1000 instructions; `None` where votes alone decide.

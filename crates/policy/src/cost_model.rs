@@ -37,14 +37,14 @@ pub trait CostModel: Send + Sync {
         Vec::new()
     }
 
-    /// The same, wherever memory is.
+    /// As [`CostModel::least`], wherever memory is.
     fn joint_least(&self, threads: &[ThreadId]) -> Option<f64> {
         let _ = threads;
         None
     }
 }
 
-/// Knows no cost: for those who only ask what a policy needs.
+/// Knows no cost: for callers that only ask what a policy needs.
 pub struct NoCosts;
 
 impl CostModel for NoCosts {
@@ -56,6 +56,6 @@ impl CostModel for NoCosts {
 /// What a policy can get besides settings and snapshots.
 #[derive(Clone, Default)]
 pub struct Means {
-    /// In modelled worlds only.
+    /// The cost model; in modelled worlds only.
     pub cost_model: Option<Arc<dyn CostModel>>,
 }

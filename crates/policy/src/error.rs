@@ -20,7 +20,7 @@ pub enum PolicyError {
         /// All known names.
         known: Vec<&'static str>,
     },
-    /// The policy goes by what layouts would cost, and the world cannot be asked.
+    /// The policy needs the costs of layouts, which the world cannot predict.
     #[error(
         "{asked:?} needs the cost of every layout, which only modelled worlds know: simulate it, or choose another policy"
     )]
@@ -28,7 +28,8 @@ pub enum PolicyError {
         /// What was asked for.
         asked: String,
     },
-    /// The placement goes by what a paging finds out about sharing, and this one finds nothing.
+    /// The placement needs to know which threads share pages, and the paging does not find that
+    /// out.
     #[error(
         "{asked:?} is not possible: the placement {placement} needs to know which threads share pages, but the paging {paging} does not measure that; combine it with one that does: {}",
         finders.join(", ")
@@ -43,7 +44,7 @@ pub enum PolicyError {
         /// The pagings that would do.
         finders: Vec<&'static str>,
     },
-    /// Groups of processes whose policies cannot be had together.
+    /// Groups of processes whose policies cannot be combined.
     #[error("these groups cannot be herded together: {why}")]
     Groups {
         /// Which, why, and what to do.

@@ -9,37 +9,37 @@
 //! it would need alone on the machine, with a core and the last-level cache to itself and its memory local. Within a
 //! domain the kernel spreads threads over its cores ([`Cores`]): what siblings cost follows from how many there are.
 //!
-//! From an interval's counts, with `T` ns on a CPU per 1000 instructions, `M` lines from memory, `q` requests and
-//! `B` ns with one outstanding (BRM §3.1), `L` the mean latency of a line where the thread is, waits included:
+//! From an interval's counts, with `T` ns on a CPU per 1000 instructions, `M` lines from memory, `q` requests and `B` ns
+//! with any outstanding (BRM §3.1), `L` the mean latency of a line where the thread is, waits included:
 //! * lines in flight `F = (M L + (q - M) L_llc) / B` (Little's law), at least 1;
 //! * time without memory `T - M (L - L_llc) / F`. Where requests are not counted, `F` is 3, or as much as leaves a
 //!   fifth of the time;
-//! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes. Of a thread
-//!   that has come from another node, what was known there, for the interval of its move and for as long as the share that
-//!   is local agrees with it;
-//! * the cache that it has: what it brought in within one time that is the same for all that share the cache;
+//! * where its lines come from: the local share is counted, the rest is distributed as its process's pages are on other
+//!   nodes. For a thread that has come from another node, what was known there counts in the interval of its move and for
+//!   as long as the local share agrees with it;
+//! * the cache that it has: what it brought in within a time that is the same for all threads that share the cache;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache while the thread did the same,
-//!   which neighbours that come and go reveal. With more cache than a thread ever had they go on falling by the same power of it; by
-//!   the square root where only one rate was seen.
+//!   which neighbours that come and go reveal. With more cache than a thread ever had, its lines go on falling by the same
+//!   power of the cache, or by the square root if only one rate was seen.
 //!
-//! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much
-//! farther remote memory is, how much a controller carries, whether more cache than a thread ever had would spare it
-//! lines, where the remote lines of a thread come from that reads other memory than the others of its process, and which
-//! part of the memory of a process with threads on several nodes is private, before it has followed them once. A gain
-//! counts when it shows in their mean and none of them loses. Latencies that the machine's description has are used as
-//! they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from
-//! the threads that have one line in flight: the longest that was seen per line.
+//! What counters do not show is assumed in several ways, and learned from the outcomes of moves (`beliefs.rs`): how much
+//! farther remote memory is; how much a controller carries; whether more cache than a thread ever had would spare it lines;
+//! from which nodes a thread that reads other memory than its process's other threads gets its remote lines; and which part
+//! of a process's memory is private, before that has followed its threads to several nodes once. A gain counts if it shows
+//! in the mean of these ways and none of them loses much. Latencies that the machine's description has are used as they
+//! are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from the
+//! threads that have one line in flight: the longest that was seen per line.
 //!
-//! Lines that threads of one process take from each other's caches show in no counter but that of waits: see `sharing.rs`.
+//! Lines that threads of one process take from each other's caches show only in the counter of waits: see `sharing.rs`.
 //!
-//! Where nothing is counted, threads are taken to read a little, and evenly from all pages of their process: what is
-//! known then is how far they are from their memory.
+//! Where nothing is counted, threads are assumed to read a little, and evenly from all pages of their process: only how far
+//! they are from their memory is known then.
 //!
-//! Terms: a *draw* is one way to take what is not known. Source: the equations and their sources are
+//! Terms: a *draw* is one set of assumptions about what is not known. Source: the equations and their sources are
 //! `numaherd-contention`'s; that ranking layouts needs no exact figures: Pandia (EuroSys 2017).
 //!
 //! Properties: where threads are, each draw gives the measured speeds, as far as its figures allow; equal input
-//! gives equal output; cost linear in threads. From 256 threads on, those that are alike are one (`kinds.rs`).
+//! gives equal output; cost linear in threads. With 256 threads or more, like threads are treated as one (`kinds.rs`).
 
 mod beliefs;
 mod caches;
@@ -84,16 +84,16 @@ use parts::Without;
 pub use threads::{Load, ONE_PHASE, Owner};
 use threads::{Seats, load, owner, room, seats, tell_shared_from_private};
 
-/// How many ways what is not known is taken.
+/// How many draws there are.
 const DRAWS: usize = 4;
-/// Of the draws, those that a search goes by.
+/// How many of the draws a search uses.
 const SEARCHED: usize = 2;
 
-/// From so many threads on, those that are alike are one to the equations (chosen here).
+/// With so many threads or more, like threads are one to the equations (chosen here).
 const BUNDLED_FROM: usize = 256;
 /// A thread that wanted less of a CPU than this at its busiest of late takes no room (chosen here).
 const LEAST_PEAK: f64 = 0.1;
-/// A process pauses whose threads want less than this share of what they wanted at their busiest of late (chosen here).
+/// A process pauses if its threads want less than this share of what they wanted at their busiest of late (chosen here).
 const PAUSES: f64 = 1.0 / 3.0;
 /// Speeds that differ by less are one speed.
 const PRECISION: f64 = 0.01;
@@ -136,7 +136,7 @@ impl fmt::Display for Basis {
 /// The machine with its threads, as estimated; answers what layouts would lose.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// What it is made from: of all threads the least.
+    /// What it is made from: the weakest basis of any thread.
     pub from: Basis,
     /// The threads that use CPUs, in the snapshot's order.
     pub threads: Vec<Load>,
@@ -153,12 +153,12 @@ pub struct Picture {
     /// By each draw, the latency of the memory that is farthest.
     farthest_ns: Vec<f64>,
     draws: [Draw; DRAWS],
-    /// By each draw, of each kind of thread.
+    /// By each draw, the demands of each kind of thread.
     demands: Vec<Vec<Demand>>,
     kinds: Kinds,
-    /// By each draw, the answer for where the threads are, from which those for other layouts are found sooner.
+    /// By each draw, the solution for the present layout, from which those for other layouts are found sooner.
     starts: Vec<Solution>,
-    /// Of each thread that is known and has a seat, which of their speeds is its.
+    /// For each thread that is known and has a seat, which of their speeds is its.
     speeds_now: Vec<usize>,
     lost_now: Lost,
 }
@@ -167,24 +167,24 @@ pub struct Picture {
 struct Solved {
     lost: f64,
     solution: Solution,
-    /// Of each thread that is known and has a seat, which of the solution's speeds is its.
+    /// For each thread that is known and has a seat, which of the solution's speeds is its.
     speeds: Vec<usize>,
 }
 
 /// Lost cores by each draw.
 pub type Lost = [f64; DRAWS];
 
-/// Lost cores by each of the draws that a search goes by, which are the first.
+/// Lost cores by each of the draws that a search uses, which are the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Rough([f64; SEARCHED]);
 
 impl Rough {
-    /// Of what is known by all draws.
+    /// The first of what is known by all draws.
     pub fn of(lost: &Lost) -> Self {
         Self(std::array::from_fn(|draw| lost[draw]))
     }
 
-    /// By the first, in cores.
+    /// Lost cores by the first draw.
     pub fn first(&self) -> f64 {
         self.0[0]
     }
@@ -234,7 +234,7 @@ impl Estimator {
             });
             processes[place].threads.push(threads.len());
             let age_ns = now_ns.saturating_sub(known[at].since_ns.unwrap_or(now_ns));
-            // Where others are counted, one that is not yet is left to the kernel.
+            // Where others are counted, a thread that is not counted yet is left to the kernel.
             let is_free = is_free && (thread.counts.is_some() || !any_counted);
             let load = Load {
                 age_ns,
@@ -308,7 +308,8 @@ impl Estimator {
     }
 }
 
-/// Leaves processes alone most of whose threads sleep that ran of late: what the others do meanwhile is not what they do.
+/// Leaves processes alone if most of their threads that ran of late sleep: what the others do meanwhile is not typical of
+/// them.
 fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
     for owner in processes {
         let sum = |of: fn(&Load) -> f64| owner.threads.iter().map(|&at| of(&threads[at])).sum();
@@ -321,9 +322,9 @@ fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
     }
 }
 
-/// Threads that are not busy enough to be placed and yet take a part of a CPU, or did of late, as those of parallel
-/// programs do that wait for each other, beside those that are. Of a virtual machine, only its vCPUs: the memory is theirs, and
-/// what starts it would keep that from following them.
+/// Threads that are not busy enough to be placed, yet take a part of a CPU or did of late, like threads of parallel
+/// programs that wait for each other. Of a virtual machine, only its vCPUs: the memory is theirs, and its other threads
+/// would keep that from following them.
 fn others(busy: &[(usize, bool)], known: &[Known], stage: &Stage<'_>) -> Vec<(usize, bool)> {
     let takes = |&at: &usize| {
         let is_busy = busy.binary_search_by_key(&at, |&(busy, _)| busy).is_ok();
@@ -366,8 +367,8 @@ impl Picture {
         self.threads.iter().map(|load| load.cpu).collect()
     }
 
-    /// The nodes (places) of a process's threads in a layout, ascending, each as often as it has threads. One that needs no
-    /// room does not count where others do: it may have loaded the memory that they use.
+    /// The nodes (places) of a process's threads in a layout, ascending, each as often as it has threads. A thread that
+    /// needs no room does not count if others need some: it may have loaded the memory that they use.
     pub fn nodes_of(&self, process: usize, cpus: &[CpuId]) -> Vec<usize> {
         let threads = &self.processes[process].threads;
         let runs = |&&thread: &&usize| self.threads[thread].peak >= LEAST_PEAK;
@@ -410,7 +411,7 @@ impl Picture {
         self.threads.iter().map(|load| load.wanted).sum()
     }
 
-    /// The share of a thread's time that memory and caches cost it, at most of all draws.
+    /// The share of a thread's time that memory and caches cost it, by the draw in which that is most.
     pub fn suffers(&self, thread: usize) -> f64 {
         let load = &self.threads[thread];
         if !load.is_known() {
@@ -421,8 +422,8 @@ impl Picture {
         self.demands.iter().map(lost).fold(0.0, f64::max)
     }
 
-    /// The share of a thread's time that memory would cost it without any cache and with all of its memory on the
-    /// farthest node, at most of all draws: that of one that suffers nowhere is small.
+    /// The share of a thread's time that memory would cost it without any cache and with all of its memory on the farthest
+    /// node, by the draw in which that is most. It is small for a thread that suffers nowhere.
     pub fn could_suffer(&self, thread: usize) -> f64 {
         if !self.threads[thread].is_known() {
             return 0.0;
@@ -441,21 +442,21 @@ impl Picture {
         self.lost_now
     }
 
-    /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `memory` says of
-    /// each process whether its own memory follows its threads: what is private to each, the rest spread evenly over
-    /// them; and whether what it has in common with others is spread.
+    /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `memory` says for each
+    /// process whether its own memory follows its threads (private memory to each, the rest spread evenly over them), and
+    /// whether its common memory is spread.
     pub fn lost(&self, cpus: &[CpuId], memory: &[Memory]) -> Lost {
         std::array::from_fn(|draw| self.solve(draw, cpus, memory).lost)
     }
 
-    /// The same where it is known by the draws that a search goes by.
+    /// The same, if it is `known` by the draws that a search uses.
     pub fn lost_with(&self, cpus: &[CpuId], memory: &[Memory], known: &Rough) -> Lost {
         let of = |draw| known.0.get(draw).copied();
         std::array::from_fn(|draw| of(draw).unwrap_or_else(|| self.solve(draw, cpus, memory).lost))
     }
 
-    /// What a layout would lose by the draws that a search goes by; `None` where it would lose more than `most` cores by
-    /// the first of them.
+    /// What a layout would lose by the draws that a search uses; `None` where it would lose more than `most` cores by the
+    /// first of them.
     pub fn roughly(&self, cpus: &[CpuId], memory: &[Memory], most: f64) -> Option<Rough> {
         let mut lost = [self.solve(0, cpus, memory).lost; SEARCHED];
         if lost[0] > most {
@@ -494,9 +495,9 @@ impl Picture {
         let demands = &self.demands[draw];
         let kinds = self.kinds.first.len();
         let mut running: Vec<Running<'_>> = Vec::with_capacity(kinds);
-        // Of each: the CPU that is wanted and had, and the time alone.
+        // For each: the CPU that is wanted and had, and the time alone.
         let mut counted: Vec<(f64, f64, f64)> = Vec::with_capacity(kinds);
-        // Where those of a kind that are in a domain are, by both, while their memory stays and they share no lines.
+        // By kind and domain: the place in `running` of the threads whose memory stays and that share no lines.
         let domains = in_domain.len();
         let mut staying = match self.kinds.are_bundled {
             true => vec![usize::MAX; kinds * domains],

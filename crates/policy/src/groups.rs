@@ -4,14 +4,13 @@
 //! service that is to be left alone. One loop serves all, since they share cores, caches and memory.
 //!
 //! Rule: each process belongs to the group that the world says ([`Process::group`]), or to the rest.
-//! Here is what belongs together ([`Policies`]) and what cannot; the loop asks each part
-//! (`numaherd_herd`, `groups`). Every group that has none of its own is of the rest. Whose group is to be left alone
-//! is the world's affair: it shows their threads as unmanaged, so that nobody steers them.
+//! This module defines which policies run together ([`Policies`]) and which cannot; the loop asks each part
+//! (`numaherd_herd`, `groups`). A group without a policy of its own belongs to the rest. The world decides which
+//! groups are left alone: it shows their threads as unmanaged, so no policy steers them.
 //!
-//! What cannot be together is refused: policies that want new pages placed by different rules, since a
-//! world has one; and pagings that need different kinds of samples (TLB misses, hint faults, memory
-//! samples), since a world hands out one kind ([`numaherd_world::World::attend`]) and none must be taken
-//! for another.
+//! What cannot run together is refused: policies that want new pages placed by different rules, since a world has
+//! one; and pagings that need different kinds of samples (TLB misses, hint faults, memory samples), since a world
+//! hands out one kind ([`numaherd_world::World::attend`]) and none must be taken for another.
 //!
 //! Source: chosen here.
 
@@ -24,7 +23,7 @@ use numaherd_world::{NewPages, Process, Signal, SignalReport, SignalState};
 use crate::error::PolicyError;
 use crate::policy::{Optional, Own, Paging, Place, Policy};
 
-/// How often a placement decides where nobody says: once a second (DINO §3.3.3).
+/// How often a placement decides if nothing else is said: once a second (DINO §3.3.3).
 const USUAL: Duration = Duration::from_secs(1);
 
 /// A group and its policy.
@@ -87,7 +86,7 @@ impl Part {
         self.own().interval.unwrap_or(USUAL)
     }
 
-    /// What it says of how it is to be run, with the user's cadence.
+    /// How its placement is to be run, with the user's cadence.
     fn own(&self) -> Own {
         let own = self.placement.needs().own;
         Own {
@@ -101,13 +100,13 @@ impl Part {
 pub struct Policies {
     /// Named after all of them: `dino; databases: brm`.
     pub name: String,
-    /// Where pages go that are touched for the first time.
+    /// Where pages go when they are first touched.
     pub new_pages: NewPages,
     /// The groups that have a policy, in their order, and then the rest; or one for all.
     pub parts: Vec<Part>,
 }
 
-/// What the placements of a run say of how they are to be run, where nobody sets that.
+/// How the placements of a run are to be run, unless the user says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnOfAll {
     /// How often the quickest of them decides.
@@ -145,7 +144,7 @@ impl Policies {
     /// is for a group.
     ///
     /// # Errors
-    /// [`PolicyError::Groups`] when a group is named twice, or when they cannot be had together.
+    /// [`PolicyError::Groups`] when a group is named twice, or when the policies cannot run together.
     pub fn of_groups(
         rest: Policy,
         interval: Option<Duration>,
@@ -180,19 +179,19 @@ impl Policies {
         needs
     }
 
-    /// Whether any of them moves pages, or goes by where they are.
+    /// Whether any of them moves pages, or decides by where they are.
     pub fn use_memory(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| part.paging.moves_pages()) || self.attends().contains(&Signal::Residency)
     }
 
-    /// The signals that they use where they can be had.
+    /// The signals that they use where they are available.
     fn also(&self) -> impl Iterator<Item = Optional> {
         let of = |part: &Part| [part.placement.needs().also, part.paging.needs().also].concat();
         self.parts.iter().flat_map(of)
     }
 
-    /// All signals that they use where they can be had, each once: those that they need among them.
+    /// All signals that they use where they are available, including those that they need, each once.
     pub fn attends(&self) -> Vec<Signal> {
         let also = self.also().map(|also| also.signal);
         let mut attends: Vec<Signal> = self.needs().into_iter().chain(also).collect();
@@ -201,7 +200,8 @@ impl Policies {
         attends
     }
 
-    /// What a person should know about what they go by where the signals are as reported, each sentence once.
+    /// What a person should know about the signals that they use, given which of them are reported as available;
+    /// each sentence once.
     pub fn caveats(&self, signals: &[SignalReport]) -> Vec<String> {
         let of_paging = |part: &Part| part.paging.needs().caveat.map(str::to_owned);
         let of_paging = self.parts.iter().filter_map(of_paging);
@@ -223,7 +223,7 @@ impl Policies {
         caveats
     }
 
-    /// What their placements say of how they are to be run.
+    /// How their placements are to be run.
     pub fn own(&self) -> OwnOfAll {
         if let [only] = &*self.parts
             && only.scope == Scope::All

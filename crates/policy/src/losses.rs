@@ -1,20 +1,20 @@
-//! Losses: how many cores the machine loses to caches and memory, and how many of them could be had, whatever
+//! Losses: how many cores the machine loses to caches and memory, and how many of them are recoverable, whatever
 //! policy places threads.
 //!
-//! Problem: whether a policy is worth having on a machine is not seen from its use of CPUs, since a thread that
-//! waits for memory counts as busy. Rule: the estimates that `adaptive` decides by ([`crate::estimate`]) are made
-//! under every policy. What the threads lose where they are is one figure; what the best layout that a search
-//! finds would lose is another, and their difference *could be had*. A search costs more, so there is one only
-//! while something is lost, and in every [`SEARCHED_EACH`]th look.
+//! Problem: CPU use does not show whether a policy is worth having on a machine, since a thread that waits for
+//! memory counts as busy. Rule: the estimates that `adaptive` decides by ([`crate::estimate`]) are made under
+//! every policy. What the threads lose where they are is one figure; what the best layout that a search finds
+//! would lose is another, and their difference is *recoverable*. A search costs more, so it is made only while
+//! something is lost, in every [`SEARCHED_EACH`]th look.
 //!
 //! What the figures are estimated from decides how far they go ([`Basis`]):
 //! * with counters and the uncore penalty, the draws of the estimate give a mean, a least and a most;
 //! * with lines from memory alone, nothing says how many are in flight. The least is that of the draws, the most
-//!   what the threads lose if each line is waited for in turn, and what could be had is not known;
-//! * without, nothing says how much a thread uses memory. Between doing without and waiting for it all the time
-//!   it loses between nothing and what its process's remote pages can cost; caches and controllers are left out,
-//!   and what could be had is not known;
-//! * where not even that is known, nothing is said but why ([`Unknown`]).
+//!   what the threads lose if each line is waited for in turn, and what is recoverable is not known;
+//! * without counters, nothing says how much a thread uses memory. The least is 0, if it uses none; the most is
+//!   what its process's remote pages cost if it waits for memory all the time. Caches and controllers are left
+//!   out, and what is recoverable is not known;
+//! * where not even that is known, only the reason is given ([`Unknown`]).
 //!
 //! The mean is shared out by cause ([`Parts`]), by taking away one cause after the other and solving the equations
 //! again, and by process ([`ProcessLost`]), by what the equations say of each thread.
@@ -22,8 +22,8 @@
 //! Terms: a thread is *judged* if it wants at least [`LEAST_CPU_SHARE`] of a CPU; *lost cores* as in
 //! [`crate::estimate`]. Source: chosen here.
 //!
-//! Properties: a range's figures ascend and are within the CPUs that the threads judged want; no more could be had
-//! than is lost; processes lose no more together than the mean; equal input gives equal output.
+//! Properties: a range's figures ascend and are within the CPUs that the threads judged want; no more is
+//! recoverable than is lost; processes lose no more together than the mean; equal input gives equal output.
 
 use std::time::Duration;
 
@@ -42,14 +42,14 @@ use crate::stage::{PlacementRule, Seat, Stage, Staged};
 
 /// The least time between two looks (chosen here; policies may decide more often).
 const EACH: Duration = Duration::from_secs(1);
-/// In how short an interval nothing is judged: counters have hardly begun.
+/// In a shorter interval nothing is judged: counters have hardly begun.
 const LEAST_INTERVAL: Duration = Duration::from_millis(20);
-/// A search is made in each so manieth look, and before in the first in which something is lost.
+/// While something is lost, a search is made in one of so many looks, beginning with the first.
 const SEARCHED_EACH: u32 = 10;
 /// What a search may cost: layouts times threads, and layouts.
 const MOST_THREADS_TRIED: usize = 16_384;
 const MOST_LAYOUTS: usize = 128;
-/// Most processes that are named each, and the least of a core that one of them loses.
+/// The most processes that are named, and the least part of a core that each of them loses.
 const MOST_PROCESSES: usize = 64;
 const LEAST_OF_A_PROCESS: f64 = 0.005;
 /// Threads that are not judged may use this much of a CPU together and still be left out.
@@ -101,7 +101,7 @@ pub struct Known {
     /// where none can be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recoverable: Option<Range>,
-    /// To what the mean is lost; `None` where there is none, or hardly any is lost.
+    /// What the mean is lost to; `None` where there is no mean, or hardly anything is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
 }
@@ -112,13 +112,13 @@ pub struct Known {
 pub enum Unknown {
     /// Nothing was counted, and with one memory node there is no remote memory to judge by.
     NotCounted,
-    /// Nothing was counted, and of most threads nobody knows where their memory is.
+    /// Nothing was counted, and it is not known where most threads' memory is.
     NotSeen,
     /// Most of the CPU time is used by threads that each use little.
     FewJudged,
 }
 
-/// Cores, by what is not known from least to most.
+/// Cores: the least and the most that are possible, given what is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// At least.
@@ -131,7 +131,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Of the figures of each draw, each within 0 and `bound`.
+    /// The range of the figures of all draws, each kept between 0 and `bound`.
     fn of(cores: &Lost, bound: f64) -> Self {
         let cores = cores.map(|cores| cores.clamp(0.0, bound));
         Self {
@@ -141,14 +141,14 @@ impl Range {
         }
     }
 
-    /// Adds so many times another range of the same basis.
+    /// Adds another range of the same basis, so many times.
     pub fn add(&mut self, other: &Self, times: f64) {
         self.least += other.least * times;
         self.mean = (other.mean).map(|mean| self.mean.unwrap_or(0.0) + mean * times);
         self.most += other.most * times;
     }
 
-    /// No more of each figure than another range has.
+    /// Limits each figure to that of another range.
     fn within(self, other: &Self) -> Self {
         let mean = self.mean.zip(other.mean);
         Self {
@@ -164,7 +164,7 @@ fn rounded(cores: f64) -> f64 {
     (cores * 1000.0).round() / 1000.0
 }
 
-/// A figure shared out as these parts are to each other.
+/// Divides a figure in proportion to these parts.
 fn shared_out(figure: f64, parts: Parts) -> Parts {
     let parts = parts.times(figure / parts.sum().max(f64::MIN_POSITIVE));
     Parts {
@@ -175,7 +175,7 @@ fn shared_out(figure: f64, parts: Parts) -> Parts {
     }
 }
 
-/// What the processes lose that lose most of a mean of so many cores.
+/// The processes that lose most of a mean of so many cores, and how much each loses.
 fn by_process(picture: &Picture, mean: f64) -> Vec<ProcessLost> {
     let lost = picture.lost_by_process();
     let times = mean / lost.iter().sum::<f64>().max(f64::MIN_POSITIVE);
@@ -199,7 +199,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// What a search found: what is lost by each draw, and what would be.
+    /// Takes in what a search found: what is lost by each draw, and what would be lost then.
     pub(crate) fn searched(&mut self, lost: &Lost, then: &Lost) {
         let gained = std::array::from_fn(|draw| lost[draw] - then[draw]);
         self.recoverable = Some(Range::of(&gained, f64::INFINITY));
@@ -246,11 +246,11 @@ impl Meter {
         }
         let mut lost = Range::of(&picture.lost_now(), judged);
         if picture.from == Basis::Residency {
-            // What is assumed there is good enough to choose by, not to be shown.
+            // Assumed figures are good enough to choose by, but not to show.
             lost = Range::default();
         }
         let recoverable = self.recoverable.map(|range| range.within(&lost));
-        // Of a thread that was not counted only this is known.
+        // For a thread that was not counted, only this is known.
         let uncounted = lost.most + picture.remote_at_most();
         lost.most = rounded(uncounted.max(picture.in_turn_at_most()).min(judged));
         let from = match is_counted {
@@ -294,7 +294,7 @@ impl Default for Observer {
 
 impl Observer {
     /// What the machine lost in an interval; `None` where that was too short, or a look is not due yet. `own` is
-    /// what the policy found itself, which is not found again.
+    /// what the policy found itself; it is not worked out again.
     pub fn look(
         &mut self,
         snapshot: &Snapshot,
@@ -313,7 +313,7 @@ impl Observer {
     }
 
     fn observe(&mut self, snapshot: &Snapshot, topology: &Topology) -> Option<Losses> {
-        // At rest nothing is looked into.
+        // A machine at rest is not examined.
         if snapshot.threads.iter().map(wanted).sum::<f64>() < LEAST_CPU_SHARE {
             return Some(Losses {
                 cpus: snapshot.online.len() as u64,

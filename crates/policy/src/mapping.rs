@@ -1,8 +1,8 @@
-//! Which thread goes on which CPU, by who communicates with whom: IPM's thread mapping and relatives.
+//! Which thread goes on which CPU, by which threads communicate: IPM's thread mapping and relatives.
 //!
 //! [`Communication`] is what was observed, [`Tree`] the machine, a mapping one CPU for each thread,
-//! [`quality()`] what it is worth: communication times distance. Asked every 200 ms (IPM §4.4.4), the
-//! caller lets what it knows age, and maps when the pattern changed ([`Pattern`]):
+//! [`quality()`] what it costs: communication times distance. The caller (in IPM every 200 ms, §4.4.4) lets
+//! what it knows age, and maps if the pattern has changed ([`Pattern`]):
 //!
 //! | mapper | quality | time |
 //! |---|---|---|
@@ -13,10 +13,10 @@
 //!
 //! All are pure functions without a fixed maximum.
 //!
-//! The refined mapper's multiple (`benches/mapping.rs`): below 2 where everybody communicates with
-//! everybody, and about 2 for thousands of threads of which few pairs communicate, since its time then
-//! depends on those alone. Few threads in such a pattern leave more to repair than EagerMap takes to begin
-//! with: up to 4 times for 256, and up to 5 for 64, which is then some 25 µs of the 200 ms between two calls.
+//! The refined mapper's multiple (`benches/mapping.rs`): below 2 where all threads communicate with each
+//! other, and about 2 for thousands of threads of which few pairs communicate, since its time then depends on
+//! those alone. With fewer threads in such a pattern, repairs take longer than EagerMap itself: up to 4 times
+//! for 256, and up to 5 for 64, which is then some 25 µs of the 200 ms between two calls.
 
 mod best;
 mod communication;

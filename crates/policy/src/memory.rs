@@ -19,7 +19,7 @@ impl<T: Default> PerThread<T> {
         self.line_up_without(threads, drop)
     }
 
-    /// The same; what was remembered of each thread that is gone is handed on.
+    /// The same; `gone` gets what was remembered of each thread that is gone.
     pub fn line_up_without(&mut self, threads: &[Thread], mut gone: impl FnMut(T)) -> &mut [T] {
         debug_assert!(threads.is_sorted_by_key(|thread| thread.id));
         if !threads

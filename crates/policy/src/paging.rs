@@ -1,5 +1,5 @@
-//! Pagings: which node each page lives on. One file each; those that judge accesses are rules under one
-//! [`driver`].
+//! Pagings: which node each page lives on. Each has a file of its own; those that judge single accesses
+//! are rules of one [`driver`].
 
 pub mod by_use;
 pub mod counted;

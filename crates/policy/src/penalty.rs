@@ -1,8 +1,8 @@
 //! The NUMA penalty: how much slower a program runs when its memory is on another node.
 //!
 //! Definition (N-MASS §3.2, formula 1): cycles per instruction when run remotely, divided by those
-//! when run locally, alone on the machine. At least 1: a program that gains from being remote is a
-//! measurement that went wrong.
+//! when run locally, alone on the machine. At least 1: if a program seems to gain from being remote, the
+//! measurement went wrong.
 //!
 //! Where it comes from ([`Estimate`]): a *profile* is the penalty that was measured for a program,
 //! by its name; the *regression* (N-MASS §4.5, Figure 7) knows only the miss rate:

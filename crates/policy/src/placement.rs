@@ -1,4 +1,5 @@
-//! Placements: which core each thread runs on. One file (or folder) each; what they share beside.
+//! Placements: which core each thread runs on. Each has a file or folder of its own; what several
+//! share has its own file.
 
 pub mod adaptive;
 mod arrange;

@@ -1,8 +1,8 @@
 //! What a policy is: a placement joined with a paging.
 //!
-//! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
-//! machine in a thread of its own. What passes from the first to the second is [`PlacedThread`], and where the first limits
-//! how much the second may move, [`Place::rations`].
+//! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms); on a live machine, the paging has
+//! a thread of its own. The placement passes [`PlacedThread`] to the paging and, where it limits how much the paging may
+//! move, [`Place::rations`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use numaherd_world::{
 
 use crate::losses::Losses;
 
-/// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
+/// The generator that policies draw from. It is fixed, so a recorded seed means the same everywhere.
 pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Decides which core each thread runs on.
 pub trait Place: Send {
-    /// What it needs, and how it runs where the user does not say.
+    /// What it needs, and how it runs unless the user says otherwise.
     fn needs(&self) -> Needs<'_>;
 
     /// The threads that are to move, each with its reason. A thread that is not named stays.
@@ -34,31 +34,30 @@ pub trait Place: Send {
         random: &mut Random,
     ) -> Vec<Placement>;
 
-    /// The pages that it wants moved together with its threads. Asked right after [`Place::place`], with the
-    /// same snapshot; what its paging wants comes on top.
+    /// The pages that it wants moved together with its threads. Asked right after [`Place::place`], with the same snapshot.
+    /// Orders of the paging are added to these.
     fn pages(&mut self, _snapshot: &Snapshot) -> Vec<PageOrder> {
         Vec::new()
     }
 
-    /// How many base pages of a process its paging may order in all, since the process was first named here, where that is
-    /// limited. Asked right after [`Place::place`].
+    /// The most base pages of each process that its paging may order, counted since the process was first named here. A
+    /// process that is not named has no limit. Asked right after [`Place::place`].
     fn rations(&self) -> Vec<(ProcessId, u64)> {
         Vec::new()
     }
 
-    /// How long the next interval should be at most; `None`: as long as the loop's own. Asked before the first
-    /// snapshot and after each [`Place::place`].
+    /// The longest that the next interval should be; `None`: as long as the loop's own. Asked before the first snapshot and
+    /// after each [`Place::place`].
     fn next_look(&self) -> Option<Duration> {
         None
     }
 
-    /// What the machine loses, where it estimates that to decide. Asked right after [`Place::place`], of the same
-    /// snapshot.
+    /// What the machine loses, if the placement estimates that. Asked right after [`Place::place`], for the same snapshot.
     fn losses(&mut self) -> Option<Losses> {
         None
     }
 
-    /// Told what became of page orders, its own and others'.
+    /// Called with the outcomes of page orders, its own and others'.
     fn moved(&mut self, _outcomes: &[PageOutcome]) {}
 
     /// The threads that it gives back to the kernel: they get their own affinity back, and count as
@@ -69,25 +68,25 @@ pub trait Place: Send {
     }
 }
 
-/// What a placement needs, and how it runs where the user does not say.
+/// What a placement needs, and how it runs unless the user says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs<'a> {
     /// The signals it cannot do without.
     pub signals: &'a [Signal],
-    /// Signals that it uses where they can be had.
+    /// Signals that it uses where they are available.
     pub also: &'a [Optional],
-    /// Whether it needs to know who shares pages, which the paging finds out ([`Paging::shared`]).
+    /// Whether it needs to know which threads share pages; the paging finds that out ([`Paging::shared`]).
     pub found_sharing: bool,
-    /// How it runs where the user does not say.
+    /// How it runs unless the user says otherwise.
     pub own: Own,
 }
 
-/// A signal that is used where it can be had.
+/// A signal that is used where it is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Optional {
     /// Which.
     pub signal: Signal,
-    /// What is done without it: a sentence, said once when a run begins where the signal is missing.
+    /// What the policy does without it: a sentence, shown once when a run begins without the signal.
     pub without: &'static str,
 }
 
@@ -106,13 +105,13 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// How a placement runs where the user does not say.
+/// How a placement runs unless the user says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Own {
-    /// How often it decides: its source's cadence. `None`: as often as most.
+    /// How often it decides: the cadence of its source. `None`: as often as the loop does.
     pub interval: Option<Duration>,
-    /// How far from the cores that it names its threads may run: what it decides, and what it leaves to
-    /// the kernel. `None`: as far as with most.
+    /// How far from the core that it names a thread may run; within that, the kernel decides. `None`:
+    /// [`AffinityScope::default`].
     pub scope: Option<AffinityScope>,
 }
 
@@ -123,10 +122,9 @@ pub struct PlacedThread {
     pub thread: ThreadId,
     /// Of which process.
     pub process: ProcessId,
-    /// Where its pages would be near: the node of the core that it has been given, or, where that has no
-    /// memory, the nearest that has.
+    /// The node of the core that it has been given or, if that node has no memory, the nearest node that has.
     pub node: NodeId,
-    /// The same of the core that it had before, when this interval's plan moved it.
+    /// The same for the core that it had before, if this interval's plan moved it.
     pub moved_from: Option<NodeId>,
 }
 
@@ -149,9 +147,9 @@ impl PlacedThread {
 pub struct PagingNeeds<'a> {
     /// The signals it cannot do without.
     pub signals: &'a [Signal],
-    /// Signals that it uses where they can be had.
+    /// Signals that it uses where they are available.
     pub also: &'a [Optional],
-    /// What a person should know about these, a sentence; said once when a run begins.
+    /// What a person should know about these signals: a sentence, shown once when a run begins.
     pub caveat: Option<&'static str>,
     /// Whether it finds out from samples how much threads share pages.
     pub finds_sharing: bool,
@@ -184,7 +182,7 @@ pub trait Paging: Send {
         PagingNeeds::default()
     }
 
-    /// Told once, before anything else: the machine.
+    /// Called once, before any other call, with the machine.
     fn runs_on(&mut self, _machine: &Arc<Topology>) {}
 
     /// Whether it ever orders pages to move.
@@ -192,23 +190,22 @@ pub trait Paging: Send {
         true
     }
 
-    /// Told once an interval, after the placement has been carried out: all threads that have been
-    /// given a core, ascending by thread. Threads that are not named any more are forgotten.
+    /// Called once an interval, after the placement has been carried out, with all threads that have been given a core,
+    /// ascending by thread. Threads that are no longer named are forgotten.
     fn placed(&mut self, _threads: &[PlacedThread], _snapshot: &Snapshot) -> Vec<PageOrder> {
         Vec::new()
     }
 
-    /// Told once an interval, before [`Paging::placed`]: the placement's [`Place::rations`]. Of a process that is not named, it
-    /// may order as much as it likes. Only a paging that leaves it to the placement when memory is to move needs to follow
-    /// this.
+    /// Called once an interval, before [`Paging::placed`], with the placement's [`Place::rations`]. A process that is not
+    /// named has no limit. Only a paging that lets the placement decide when memory moves must keep to them.
     fn rationed(&mut self, _rations: &[(ProcessId, u64)]) {}
 
-    /// Whether samples or notices could lead to an order now. A world is spared them until this says so again.
+    /// Whether samples or notices could lead to an order now. While they could not, the world need not provide them.
     fn listens(&self) -> bool {
         true
     }
 
-    /// Told at the paging cadence: the accesses sampled since the last call, in time order.
+    /// Called at the paging cadence with the accesses sampled since the last call, in time order.
     fn sampled(
         &mut self,
         _samples: &[Sample],
@@ -218,20 +215,19 @@ pub trait Paging: Send {
         Vec::new()
     }
 
-    /// Told at the paging cadence, after [`Paging::sampled`]: the findings of a unit at the TLBs
-    /// since the last call, in time order. Most pagings go by samples alone.
+    /// Called at the paging cadence, after [`Paging::sampled`], with the findings of a unit at the TLBs since the last
+    /// call, in time order. Most pagings use samples alone.
     fn noticed(&mut self, _notices: &[Notice], _topology: &Topology) -> Vec<PageOrder> {
         Vec::new()
     }
 
-    /// How much threads shared pages since the last call, as far as it finds that out itself. Asked
-    /// once an interval; it becomes [`numaherd_world::Process::sharing`] of a snapshot that the
-    /// placement sees.
+    /// How much threads shared pages since the last call, if the paging finds that out itself. Asked once an interval; the
+    /// placement sees it as [`numaherd_world::Process::sharing`] of a snapshot.
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
         Vec::new()
     }
 
-    /// Told what became of its orders.
+    /// Called with the outcomes of its orders.
     fn moved(&mut self, _outcomes: &[PageOutcome]) {}
 }
 
@@ -243,7 +239,7 @@ pub struct Policy {
     pub placement: Box<dyn Place>,
     /// Which node each page lives on.
     pub paging: Box<dyn Paging>,
-    /// Where pages go that are touched for the first time.
+    /// Where pages go when they are first touched.
     pub new_pages: NewPages,
 }
 
@@ -256,7 +252,7 @@ impl Policy {
         needs
     }
 
-    /// The signals that its halves use where they can be had.
+    /// The signals that its halves use where they are available.
     pub fn also(&self) -> Vec<Optional> {
         [self.placement.needs().also, self.paging.needs().also].concat()
     }

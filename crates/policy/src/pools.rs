@@ -27,7 +27,7 @@ pub struct Pool {
     pub busy: Vec<usize>,
 }
 
-/// The pools of a snapshot, the one with the fewest CPUs first. Nobody is busy yet.
+/// The pools of a snapshot, the one with the fewest CPUs first. No thread is busy yet.
 pub fn pools(snapshot: &Snapshot, topology: &Topology) -> Vec<Pool> {
     let known: CpuSet = topology.cpus().iter().map(|cpu| cpu.id).collect();
     let online = snapshot.online.intersection(&known);
@@ -80,7 +80,7 @@ pub struct Held {
 }
 
 impl Taken {
-    /// One more thread holds a slot of the CPU.
+    /// Notes that one more thread holds a slot of the CPU.
     pub fn hold(&mut self, cpu: CpuId, class: Option<Class>) {
         if self.by_cpu.len() <= cpu.index() {
             self.by_cpu.resize(cpu.index() + 1, Held::default());

@@ -27,8 +27,8 @@ pub struct Reason {
     pub rule: Rule,
     /// What counted.
     pub why: Words,
-    /// Why the thread does not stay where it is; `None` where the rule leaves no choice. Not said of
-    /// a thread that stays, and replaced where the thread may not stay.
+    /// Why the thread does not stay where it is; `None` where the rule leaves no choice. Left out for a thread that
+    /// stays, and replaced if the thread may not stay.
     pub instead_of: Option<Words>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A name is that of a policy (`dino`), or a placement and a paging joined by `+`
 //! (`dino+whole-set`, `di+window`). Before the `+` the name of a policy stands for its placement,
-//! so that `dino+stay` is `dino` but for its paging.
+//! so `dino+stay` is `dino` with another paging.
 
 use std::sync::{Arc, LazyLock};
 
@@ -48,7 +48,7 @@ pub struct NamedPolicy {
     pub placement: &'static str,
     /// The name of its paging, in [`PAGINGS`].
     pub paging: &'static str,
-    /// Where pages go that are touched for the first time.
+    /// Where pages go when they are first touched.
     pub new_pages: NewPages,
     /// The worlds that it can run in.
     pub worlds: Worlds,
@@ -88,9 +88,9 @@ pub struct Half<Maker> {
     pub make: Maker,
 }
 
-/// Makes a placement; `None` where it lacks the means for it.
+/// Makes a placement; `None` if the means that it needs are missing.
 pub type MakePlacement = fn(&Settings, &Means) -> Option<Box<dyn Place>>;
-/// A placement made of its rule: what a [`MakePlacement`] gives for one.
+/// The placement that follows this rule, as a [`MakePlacement`] returns it.
 pub fn staged(settings: &Settings, rule: impl PlacementRule + 'static) -> Option<Box<dyn Place>> {
     Some(Box::new(Staged::new(settings, rule)))
 }
@@ -101,8 +101,8 @@ pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
 const FIRST_TOUCH: NewPages = NewPages::FirstTouch;
 const ALL_WORLDS: Worlds = Worlds::All;
 
-/// All policies, in the order people are shown them: those that do more come later, and those that no live
-/// machine can run last. What files add comes right after `linux`.
+/// All policies, in the order people are shown them: those that do more come later, the oracles last. What
+/// files add comes right after `linux`.
 pub static POLICIES: LazyLock<Vec<NamedPolicy>> = LazyLock::new(|| of_all(|list| list.policies));
 
 /// All placements.
@@ -211,13 +211,14 @@ pub fn rules() -> Vec<&'static Rule> {
 /// The policy of that name, which has seen nothing yet, for any world.
 ///
 /// # Errors
-/// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::NeedsCostModel`] for policies
-/// that only a modelled world can have.
+/// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::NeedsCostModel`] for policies that
+/// only a modelled world can have; [`PolicyError::NeedsFoundSharing`] if the paging does not find out what
+/// the placement needs.
 pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
     build_with(name, settings, &Means::default())
 }
 
-/// The policy of that name, which has seen nothing yet, with what a world can hand it.
+/// The policy of that name, which has seen nothing yet, with the means that a world provides.
 ///
 /// # Errors
 /// As [`build`].
@@ -245,14 +246,14 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
     })
 }
 
-/// The pagings that find out who shares pages.
+/// The pagings that find out which threads share pages.
 fn finders(settings: &Settings) -> Vec<&'static str> {
     let finds = |half: &&Half<MakePaging>| (half.make)(settings).needs().finds_sharing;
     PAGINGS.iter().filter(finds).map(|half| half.name).collect()
 }
 
-/// Where the policy of a name wants pages that are touched for the first time. Of a joined name
-/// (`interleave+window`) that is for the first of the two to say.
+/// Where the policy of a name wants pages that are touched for the first time. In a joined name
+/// (`interleave+window`), the first of the two decides.
 fn new_pages(name: &str) -> NewPages {
     let placement = name.split_once('+').map_or(name, |(before, _)| before);
     let entry = POLICIES.iter().find(|entry| entry.name == placement);
@@ -306,7 +307,7 @@ pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
     Ok(unseen(name)?.needs())
 }
 
-/// What can be set for the policies that need this signal where a machine lacks it, if anything.
+/// The setting that lets policies that need this signal run where a machine lacks it, if there is one.
 pub fn setting_without(signal: Signal) -> Option<&'static str> {
     match signal {
         Signal::TlbResidency => Some(
@@ -317,7 +318,7 @@ pub fn setting_without(signal: Signal) -> Option<&'static str> {
     }
 }
 
-/// The signals that a policy uses where they can be had.
+/// The signals that a policy uses where they are available.
 ///
 /// # Errors
 /// As [`halves`].
@@ -326,7 +327,7 @@ pub fn also(name: &str) -> Result<Vec<Signal>, PolicyError> {
     Ok(also.map(|also| also.signal).collect())
 }
 
-/// A policy that is only asked what it uses.
+/// A policy made only to ask what it uses.
 fn unseen(name: &str) -> Result<Policy, PolicyError> {
     let means = Means {
         cost_model: Some(Arc::new(NoCosts)),
@@ -483,7 +484,7 @@ mod tests {
         assert_eq!(names[0], "linux");
         assert!(names[1..].contains(&"homeward"));
         assert!(ours.eq(names[names.len() - OUR_POLICIES.len()..].iter().copied()));
-        // And its halves can be joined with anybody's.
+        // And its halves can be joined with any others.
         let joined = |name| halves(name).map(|(placement, paging)| (placement.name, paging.name));
         assert_eq!(joined("homeward+window"), Ok(("homeward", "window")));
     }

@@ -1,8 +1,8 @@
-//! Which group of threads goes by which name, so that most threads stay where they are.
+//! Which group of threads gets which place, so that most threads stay where they are.
 //!
-//! Problem: what places threads decides in groups (the hand of a CPU, the threads of a core, those under
-//! a vertex of the machine's tree), and groups of one kind can change places at no cost. Dealt blindly,
-//! threads would move for nothing.
+//! Problem: placements decide in groups (the hand of a CPU, the threads of a core, those under a vertex of
+//! the machine's tree), and groups of one kind can change places at no cost. Dealt blindly, threads would
+//! move for nothing.
 //!
 //! Rule (ours), greedy: the pair of a group and a place that has most threads there already comes first,
 //! ties in the order of pairs. The caller gives the group the place if both are still free.

@@ -69,7 +69,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Looks for settings that cannot be.
+    /// Looks for invalid settings.
     ///
     /// # Errors
     /// The first of them.

@@ -6,10 +6,10 @@
 //!
 //! Rule: a placement is a [`PlacementRule`]: it looks at a [`Stage`] and seats threads ([`Seat`]).
 //! [`Staged`] makes a [`Place`] of it:
-//! 1. *Before*: the pools ([`crate::pools`]) with their busy threads ([`crate::busy`]), and the busy
-//!    threads that nobody may place; the classes and miss rates of all threads where the rule needs
-//!    [`Signal::MissRate`] ([`crate::classes`]; a thread that was never counted is left to the kernel),
-//!    and the homes of their processes where it needs [`Signal::Residency`].
+//! 1. *Before*: the pools ([`crate::pools`]) with their busy threads ([`crate::busy`]), and the busy threads that
+//!    may not be placed; the classes and miss rates of all threads where the rule needs [`Signal::MissRate`]
+//!    ([`crate::classes`]; a thread that was never counted is left to the kernel), and the homes of their
+//!    processes where it needs [`Signal::Residency`].
 //! 2. *The rule* seats threads, each with its reason ([`crate::reason`]).
 //! 3. *After*: seats that threads already have are dropped; the others are sorted by thread, and their
 //!    reasons are worded. Threads that have a CPU and have become idle are given back to the kernel.
@@ -17,8 +17,8 @@
 //! Terms: a *seat* is the CPU that a thread is given; a process's *home* is the node that holds most of
 //! its pages, or the last one known.
 //!
-//! Properties: a plan names a thread at most once if its rule seats it once, ascending, and only
-//! threads that do not have their seat; a rule sees the same stage for the same snapshots.
+//! Properties: a plan names threads in ascending order, each at most once if its rule seats it once, and only
+//! threads that do not have their seat yet; a rule sees the same stage for the same snapshots.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -74,8 +74,7 @@ pub trait PlacementRule: Send {
     fn moved(&mut self, _outcomes: &[PageOutcome]) {}
 
     /// Why a thread that has a CPU and gets no seat is given back to the kernel; `None` for one that
-    /// keeps its CPU. Asked after [`Self::seat`]. Unless a rule says otherwise, a thread is given back
-    /// that has become idle.
+    /// keeps its CPU. Asked after [`Self::seat`]. By default, a thread that has become idle is given back.
     fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {
         stage.why_idle(thread)
     }
@@ -90,7 +89,7 @@ const IDLE: Rule = Rule {
            its own affinity back.",
 };
 
-/// What no plan names: [`Stage::silent`].
+/// The rule of seats on a silent stage; no plan names it ([`Stage::silent`]).
 const UNSAID: Rule = Rule {
     name: "stage: unsaid",
     source: "",
@@ -108,7 +107,7 @@ pub struct Seat {
     pub reason: Reason,
 }
 
-/// What a rule decides by. Threads are named by their places in [`Snapshot::threads`].
+/// What a rule decides from. Threads are named by their places in [`Snapshot::threads`].
 #[derive(Clone, Debug)]
 pub struct Stage<'a> {
     /// What was observed.
@@ -123,7 +122,7 @@ pub struct Stage<'a> {
     pub idle: Vec<usize>,
     classed: &'a [Classed],
     homes: &'a [Option<NodeId>],
-    /// Whether nobody reads why threads get their seats.
+    /// Whether reasons are left out, because they are not read.
     is_silent: bool,
 }
 
@@ -209,7 +208,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The stage with fewer busy threads, those that a rule can place.
+    /// The stage with only those busy threads that a rule can place.
     #[must_use]
     pub fn narrowed(&self, can_place: impl Fn(usize) -> bool) -> Self {
         let mut narrowed = self.clone();
@@ -219,7 +218,7 @@ impl<'a> Stage<'a> {
         narrowed
     }
 
-    /// The slots that threads hold which may not be placed.
+    /// The slots held by threads that may not be placed.
     pub fn taken(&self) -> Taken {
         let mut taken = Taken::default();
         for &thread in &self.unmanaged {
@@ -228,12 +227,12 @@ impl<'a> Stage<'a> {
         taken
     }
 
-    /// Seats the busy threads of each pool on the slots that are left of its CPUs, pool by pool. What one
-    /// pool gets is taken in those after it.
+    /// Seats the busy threads of each pool on the slots that are left of its CPUs, pool by pool. Slots that one
+    /// pool gets are taken for later pools.
     ///
-    /// `decide` is given a pool and its slots. It gives the CPU of each busy thread, in their order, and
-    /// a function that gives the reason of any of them, by place among them: it is asked only for
-    /// threads that do not have their CPU yet. `None` for all pools where it gives nothing for one.
+    /// `decide` is given a pool and its slots. It returns the CPU of each busy thread, in their order, and a
+    /// function from a thread's place in that order to its reason, called only for threads that do not have their
+    /// CPU yet. If it returns `None` for one pool, the result is `None`.
     pub fn pool_by_pool<'s, Why: Fn(usize) -> Reason>(
         &'s self,
         mut decide: impl FnMut(&'s Pool, PoolSlots) -> Option<(Vec<CpuId>, Why)>,
@@ -257,7 +256,7 @@ impl<'a> Stage<'a> {
         Some(seats)
     }
 
-    /// The threads that a rule gives back: of those that have a CPU, and were not `seated` (ascending).
+    /// The threads that a rule gives back, out of those that have a CPU and are not in `seated` (ascending).
     fn releases(&self, rule: &impl PlacementRule, seated: &[ThreadId]) -> Vec<Release> {
         let threads = self.pools.iter().flat_map(|pool| &pool.threads);
         let given = threads.filter(|&&thread| {

@@ -1,8 +1,8 @@
 //! Uncore penalties averaged: of each thread over time, and of all candidates together.
 //!
-//! Problem: the uncore penalty of one interval of 10 ms is noisy, and what a placement is to be
-//! judged by is not one thread's penalty but everybody's (BRM §4.2): a thread that moves may gain
-//! what its neighbours lose.
+//! Problem: the uncore penalty of one interval of 10 ms is noisy, and a placement is to be judged by
+//! the penalty of all threads, not of one (BRM §4.2): a thread that moves may gain what its neighbours
+//! lose.
 //!
 //! Terms: the *uncore penalty* is in core cycles per request
 //! ([`numaherd_world::Counts::uncore_penalty`]). A thread's *average* is an exponentially weighted
@@ -11,28 +11,26 @@
 //!
 //! Rules:
 //! * `average = (7 × average + sample) / 8`, a sample each interval (BRM §5). The first sample is
-//!   the average; an interval in which a thread asked for next to nothing leaves its average as it
-//!   is.
+//!   the average; an interval in which a thread made next to no requests leaves its average as it is.
 //! * The system-wide penalty is kept up to date thread by thread, as each one's average changes
 //!   (BRM Algorithm 1, line 16), never added up anew. So that this stays exact for ever, averages
 //!   are added up as whole numbers of 1/1024 of a cycle.
 //!
 //! Readings (the paper does not print how penalties are put together):
-//! * *Mean, not sum.* While the candidates stay the same they are one thing; when one comes or
-//!   goes, a sum jumps by a whole penalty and a mean only by what the one differs from the rest.
-//!   (What is left of the jump is taken out where penalties are compared over time:
-//!   `placement/brm.rs`.)
+//! * *Mean, not sum.* While the candidates stay the same, both serve alike; when one comes or goes, a
+//!   sum jumps by a whole penalty, a mean only by how much that one differs from the rest. (What is
+//!   left of the jump is taken out where penalties are compared over time: `placement/brm.rs`.)
 //! * *Not weighted by requests.* Requests per second fall when a thread is slowed down, so a mean
 //!   that is weighted by them would count a thread least where it is hurt most. Requests per unit
-//!   of work do not depend on placement (§3), but nobody can see units of work. Unweighted, what
-//!   brm makes small is the mean number of cycles that a candidate loses per request.
+//!   of work do not depend on placement (§3), but units of work cannot be observed. Unweighted, brm
+//!   minimises the mean number of cycles that a candidate loses per request.
 //!
 //! Two forms, the same while nothing happens between two ticks ([`SystemPenalty`]):
-//! * plain: one total that every update goes to, exact at every moment. With several updating cores
-//!   that is a lock (and BRM §6.3's cost).
-//! * sharded, the form that §8 leaves open: a part of it per node, updated by its owner alone, who sees
-//!   the other parts as they were at the last tick. Needs no lock, and nothing is written that another
-//!   core writes.
+//! * plain: one total that every update goes to, exact at every moment. With several updating cores it
+//!   needs a lock (and has BRM §6.3's cost).
+//! * sharded, the form that §8 leaves open: a part of it per node, updated by its owner alone, which
+//!   sees the other parts as they were at the last tick. It needs no lock, and no two cores write the
+//!   same data.
 //!
 //! Properties: a total is exactly the sum of what was added and not taken away, in any order; at a
 //! tick all shards see what one total would be.
@@ -52,12 +50,12 @@ choices! {
 }
 
 /// Requests of an interval below which its penalty is no sample. Ours: a mean of fewer is off by a
-/// tenth of what single requests differ by, and at 10 ms a thread that asks for fewer loses less
-/// than a thousandth of its time to them.
+/// tenth of what single requests differ by, and at 10 ms a thread that makes fewer loses less than a
+/// thousandth of its time to them.
 const LEAST_REQUESTS: u64 = 100;
 
-/// A sample of the uncore penalty in cycles per request; `None` where it is not measured, or where
-/// the thread asked for next to nothing.
+/// A sample of the uncore penalty in cycles per request; `None` where it is not measured, or where the
+/// thread made next to no requests.
 pub fn sample(counts: &Counts) -> Option<f64> {
     counts.uncore_requests.filter(|&n| n >= LEAST_REQUESTS)?;
     counts.uncore_penalty()
@@ -97,7 +95,7 @@ impl Part {
     /// holds that many times this.
     const MOST_CYCLES: f64 = (1 << 30) as f64;
 
-    /// Of an average in cycles per request.
+    /// The part for an average in cycles per request.
     pub fn of_cycles(cycles: f64) -> Self {
         Self((cycles.clamp(0.0, Self::MOST_CYCLES) * Self::PER_CYCLE).round() as u64)
     }
@@ -111,19 +109,19 @@ pub struct Total {
 }
 
 impl Total {
-    /// A candidate comes.
+    /// Adds a candidate.
     pub fn add(&mut self, part: Part) {
         self.sum = self.sum.saturating_add(part.0);
         self.candidates += 1;
     }
 
-    /// A candidate goes; `part` is what it last added.
+    /// Removes a candidate; `part` is what it last added.
     pub fn remove(&mut self, part: Part) {
         self.sum = self.sum.saturating_sub(part.0);
         self.candidates = self.candidates.saturating_sub(1);
     }
 
-    /// A candidate's average has changed: BRM Algorithm 1, line 16.
+    /// Takes in a candidate's changed average: BRM Algorithm 1, line 16.
     pub fn update(&mut self, before: Part, now: Part) {
         self.sum = self.sum.saturating_sub(before.0).saturating_add(now.0);
     }
@@ -152,7 +150,7 @@ pub struct SystemPenalty {
 }
 
 impl SystemPenalty {
-    /// Of nobody yet, on a machine of that many nodes.
+    /// Without candidates yet, on a machine of that many nodes.
     pub fn new(form: SystemPenaltyForm, nodes: usize) -> Self {
         let shards = match form {
             SystemPenaltyForm::Plain => 1,
@@ -187,7 +185,7 @@ impl SystemPenalty {
         shards.fold(Total::default(), Total::and).mean()
     }
 
-    /// A tick begins: every shard sees the others as they are now.
+    /// Begins a tick: every shard sees the others as they are now.
     pub fn tick(&mut self) {
         self.at_tick.clone_from(&self.shards);
     }

@@ -1,4 +1,4 @@
-//! The affinities of a machine's threads, without a world around them: what giving back after a kill needs.
+//! The affinities of a machine's threads, without a world around them: what restoring them after a kill needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::snapshot::ThreadId;
 
 /// The affinities of a machine's threads.
 pub trait Affinities {
-    /// What a thread of that number and birth may use now; `None` when there is none any more.
+    /// What a thread may use now; `None` when it has ended.
     ///
     /// # Errors
     /// It cannot be read: a sentence with what was tried, why it failed, what to do.
@@ -22,12 +22,12 @@ pub trait Affinities {
     /// one of these masks, or what the kernel has left of one.
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Search;
 
-    /// Sets one.
+    /// Sets the affinity of a thread.
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult;
 
-    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed.
+    /// Gives the kernel some time to renew the masks of threads whose cpuset has just changed.
     fn let_masks_settle(&mut self) {}
 
-    /// Now on a clock that does not jump, by which the search for heirs is bounded.
+    /// Now, on a clock that does not jump; it bounds the search for heirs.
     fn now(&self) -> Duration;
 }

@@ -1,8 +1,8 @@
 //! What a thread may use, and one question: is its mask the one that it was given?
 //!
-//! The kernel narrows a mask without anyone's order. CPUs that go offline, or leave the thread's cpuset, leave
-//! the mask too, and a mask of which nothing is left becomes all of the cpuset. Whoever compares masks
-//! must know this, or takes what the kernel did for somebody's choice.
+//! The kernel narrows masks by itself. CPUs that go offline, or leave the thread's cpuset, leave the mask too, and a mask
+//! of which nothing is left becomes all of the cpuset. Code that compares masks must allow for this, or it mistakes what
+//! the kernel did for a user's choice.
 
 use numaherd_topology::CpuSet;
 
@@ -13,13 +13,13 @@ pub struct Bounds {
     pub mask: CpuSet,
     /// The CPUs of its cpuset that are online.
     pub cpus: CpuSet,
-    /// What its cpuset had shortly before, where that changes: the kernel tells of a change before it has set the masks of all
-    /// threads anew.
+    /// The CPUs that its cpuset had shortly before, if that is changing: the kernel reports a change before it has renewed
+    /// the masks of all threads.
     pub earlier: Vec<CpuSet>,
 }
 
 impl Bounds {
-    /// Those of a thread whose cpuset has not changed lately.
+    /// The bounds of a thread whose cpuset has not changed lately.
     pub fn new(mask: CpuSet, cpus: CpuSet) -> Self {
         Self {
             mask,
@@ -28,7 +28,7 @@ impl Bounds {
         }
     }
 
-    /// Whether its mask is the one `given`, as [`is_mask`] says, or was that in the cpuset of shortly before.
+    /// Whether its mask is the one `given`, as [`is_mask`] says, by its present cpuset or by one of shortly before.
     pub fn is(&self, given: &CpuSet) -> bool {
         let was = |cpus: &CpuSet| self.mask.is_subset(cpus) && is_mask(&self.mask, given, cpus);
         is_mask(&self.mask, given, &self.cpus) || self.earlier.iter().any(was)
@@ -46,7 +46,7 @@ pub fn is_mask(now: &CpuSet, given: &CpuSet, cpus: &CpuSet) -> bool {
     now.intersection(cpus) == *left
 }
 
-/// Whether a mask covers all `cpus`: the CPUs of its cpuset that are online.
+/// Whether a mask covers all `cpus`: the CPUs of the thread's cpuset that are online.
 pub fn is_whole(mask: &CpuSet, cpus: &CpuSet) -> bool {
     cpus.is_subset(mask)
 }

@@ -1,8 +1,8 @@
-//! What worlds share whose time passes only when it is asked for: one machine behind two halves, the
-//! world and its pager, which are called from one thread ([`crate::World`] says in which order).
+//! What worlds share if their time passes only when it is asked for: one machine behind two halves,
+//! the world and its pager, which are called from one thread ([`crate::World`] says in which order).
 //!
-//! Such a world says what a snapshot of it holds ([`InStep::snapshot`]); its machine, how time passes
-//! and what orders do ([`Machine`]).
+//! Such a world defines what its snapshots hold ([`InStep::snapshot`]); its machine defines how time
+//! passes and what orders do ([`Machine`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub trait Machine: Send + 'static {
     /// Lets time pass; accesses of that time are not sampled.
     fn advance(&mut self, interval: Duration);
 
-    /// Lets time pass, and keeps samples of its accesses and its notices, those of that time alone.
+    /// Lets time pass, and keeps the samples and notices of that time alone.
     fn advance_sampled(&mut self, interval: Duration) {
         self.advance(interval);
     }
@@ -53,7 +53,7 @@ pub trait Machine: Send + 'static {
     /// Carries out an order.
     fn set_affinity(&mut self, order: &AffinityOrder) -> AffinityResult;
 
-    /// All affinities of an interval are set.
+    /// Called when all affinities of an interval are set.
     fn placed(&mut self) {}
 
     /// Carries out an order.
@@ -87,13 +87,13 @@ impl<M> Shared<M> {
         lock(&self.machine)
     }
 
-    /// The machine, for one that changes the world's half meanwhile.
+    /// The machine, for a caller that changes the world's half meanwhile.
     pub fn handle(&self) -> Arc<Mutex<M>> {
         self.machine.clone()
     }
 }
 
-/// A panic elsewhere leaves the machine between two events, which is no state to distrust.
+/// Locks a machine. A panic elsewhere leaves it between two events, so its state can be trusted.
 pub fn lock<M>(machine: &Mutex<M>) -> MutexGuard<'_, M> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! From whom a process descends, as far as it shows.
+//! From which processes a process descends, as far as it shows.
 //!
-//! A thread that is started gets the mask of the thread that starts it, and keeps it. Whoever sets masks
-//! therefore has *heirs*: threads that were started with one of his. They may be in another process, beyond
-//! what he looks after, and orphaned, so that no parent tells of them.
+//! A new thread inherits the mask of the thread that starts it, and keeps it. So a program that sets masks has *heirs*:
+//! threads that were started with one of its masks. They may be in another process, beyond what the program manages, and
+//! orphaned, so that no parent leads to them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Kinship {
     pub group: u32,
     /// The number of its session.
     pub session: u32,
-    /// Its cgroups; `None` where it is in none but the root, which everyone is in.
+    /// Its cgroups; `None` where it is in none but the root, which every process is in.
     pub cgroup: Option<String>,
     /// The number of its user.
     pub user: Option<u32>,
@@ -39,26 +39,25 @@ impl Kinship {
 /// How far a search for threads with certain masks goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Only those threads are sure to be found that are in a process which is new since the last search, or which had such
-    /// threads then.
+    /// Threads are sure to be found only in processes that are new since the last search, or that had such threads then.
     Quick,
     /// All are found.
     Thorough,
 }
 
-/// What a search for threads with certain masks came to.
+/// The result of a search for threads with certain masks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The threads that were found.
     pub found: Vec<Bound>,
-    /// Whether nobody with such a mask can have been missed but those that whoever was found has started since. It is
-    /// false where threads ended before they could be looked at: those that they had started may have such a mask too,
-    /// and may not be orphans yet.
+    /// Whether no thread with such a mask can have been missed, except those that the threads found have started since. It
+    /// is false where threads ended before they could be looked at: threads that they had started may have such a mask
+    /// too, and may not be orphans yet.
     pub is_complete: bool,
 }
 
 impl Default for Search {
-    /// Nobody has such a mask.
+    /// No thread has such a mask.
     fn default() -> Self {
         Self {
             found: Vec::new(),
@@ -78,11 +77,11 @@ pub struct Bound {
     pub name: String,
     /// What it may use.
     pub bounds: Bounds,
-    /// From whom its process descends.
+    /// From which processes its process descends.
     pub kin: Kinship,
-    /// Whether the parent of its process may be another than the one that started it.
+    /// Whether the parent of its process may be another process than the one that started it.
     pub is_orphan: bool,
-    /// Its session was there at this time, on the clock of births: the birth of the oldest process in it. Nobody can
-    /// join a session, only begin one.
+    /// A time at which its session existed, on the clock of births: the birth of the oldest process in it. A process
+    /// cannot join a session, only begin one.
     pub session_born: u64,
 }

@@ -1,9 +1,9 @@
-//! What passes between a machine and those who decide about it.
+//! What passes between a machine and the code that decides about it.
 //!
 //! A [`World`] is a machine: live Linux, a model, a trace, a recording. It observes ([`Snapshot`],
-//! [`Sample`], [`Notice`]) and carries out ([`Orders`]), and reports what became of it ([`Outcome`]); it never
-//! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
-//! these are values: they can be written to a ledger, read back, compared and made up in tests.
+//! [`Sample`], [`Notice`]), carries out ([`Orders`]), and reports the outcome ([`Outcome`]); it never
+//! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of these
+//! are values: they can be written to a ledger, read back, compared and made up in tests.
 
 mod affinities;
 mod bounds;

@@ -1,7 +1,7 @@
 //! A virtual machine: a process whose threads are another system's CPUs.
 //!
-//! To a policy a virtual machine is a process and a vCPU a thread, as to the kernel; what is here
-//! says which is which, so that people are shown machines and limits can be set for each.
+//! To a policy, as to the kernel, a virtual machine is a process and a vCPU is a thread. This module says which
+//! is which, so that people are shown machines and limits can be set for each.
 
 use std::fmt;
 
@@ -45,9 +45,9 @@ pub enum Agent {
     /// None has been heard.
     #[default]
     Silent,
-    /// It tells which vCPUs run threads that care where they run.
+    /// It says which vCPUs run threads that care where they run.
     Telling,
-    /// It was cut off: it told what cannot be, or not in time. What it said is forgotten.
+    /// It was cut off: what it said was impossible, or not in time. What it said is forgotten.
     Distrusted,
 }
 
@@ -55,10 +55,10 @@ pub enum Agent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FixedMemory {
-    /// It is of huge pages that were set aside on each node: its owner has counted them out, and another node has
-    /// them for other machines.
+    /// It is of huge pages that were set aside on each node: its owner has counted them out, and those of other
+    /// nodes are for other machines.
     HugePages,
-    /// A device of the host was passed through, which reads and writes it by its physical address (VFIO).
+    /// A device of the host that was passed through reads and writes it by its physical address (VFIO).
     Device,
 }
 

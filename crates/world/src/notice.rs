@@ -1,5 +1,5 @@
-//! What a unit at the TLBs says on its own account: pages that should be moved, and how much threads
-//! share (IPM §4.2, §4.3).
+//! What a unit at the TLBs reports by itself: pages that should be moved, and how much threads share
+//! (IPM §4.2, §4.3).
 //!
 //! Unlike a sample, a notice is a finding: the unit has weighed who uses the page (IPM, Eq. 6 to 8).
 
@@ -15,7 +15,7 @@ pub struct Notice {
     pub time_ns: u64,
     /// The thread whose use of the page led to it.
     pub thread: ThreadId,
-    /// Whose page.
+    /// The process whose page it is.
     pub process: ProcessId,
     /// Its number: virtual address / bytes of a base page.
     pub page: u64,

@@ -109,7 +109,7 @@ pub struct PageOutcome {
 }
 
 impl PageOutcome {
-    /// Of an order, before anything is done about it.
+    /// The outcome of an order before anything is done about it.
     pub fn begun(order: &PageOrder) -> Self {
         Self {
             process: order.process,
@@ -126,7 +126,8 @@ impl PageOutcome {
         }
     }
 
-    /// Of an order that is not carried out, and why: none of the pages that it names is tried.
+    /// The outcome of an order that is not carried out, and why: none of the pages that it names is
+    /// tried.
     pub fn not_tried(order: &PageOrder, why: String) -> Self {
         Self {
             not_tried: match order.pages {

@@ -77,9 +77,9 @@ pub enum Pages {
         /// How many.
         count: u64,
     },
-    /// Those in mappings of one kind of memory alone, or a part of them. Of shared memory and files, also those that
-    /// other processes have mapped; programs and libraries that are mapped again are passed over. Of private memory, not those
-    /// that a fork has left to several.
+    /// Only those in mappings of one kind of memory, or a part of them. Of shared memory and files, this includes pages
+    /// that other processes have mapped, but not programs and libraries that are mapped again. Of private memory, it
+    /// excludes pages that a fork has left to several processes.
     OfKind {
         /// Which kind.
         kind: MemoryKind,
@@ -92,15 +92,15 @@ pub enum Pages {
 pub const BLOCK_PAGES: u64 = 512;
 
 /// A part of memory: of every `of` blocks of [`BLOCK_PAGES`] in a row, `count` from number `first` on. Blocks of private
-/// memory are those of the addresses; of shared memory and files, those of what is mapped, so that all who map it mean
-/// the same.
+/// memory are counted by address; those of shared memory and files, within what is mapped, so that they are the same for
+/// all processes that map it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Part {
     /// The first block of it, below `of`.
     pub first: u64,
     /// How many blocks, at most as many as come after.
     pub count: u64,
-    /// Blocks after which it begins anew.
+    /// After how many blocks it begins anew.
     pub of: u64,
 }
 
@@ -161,7 +161,7 @@ impl Part {
     }
 }
 
-/// 0 with 0.
+/// The greatest common divisor; 0 of 0 and 0.
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 {
         a

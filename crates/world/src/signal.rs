@@ -29,7 +29,8 @@ pub enum Signal {
     TlbResidency,
     /// Single TLB misses of a thread with their address.
     TlbMisses,
-    /// Single page faults that were put in to see who uses a page (kernel NUMA balancing, kMAF).
+    /// Single page faults that were provoked to see which thread uses a page (kernel NUMA
+    /// balancing, kMAF).
     HintFaults,
 }
 
@@ -64,7 +65,7 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Whether a signal can be had.
+/// Whether a signal is available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum SignalState {
@@ -75,7 +76,7 @@ pub enum SignalState {
         /// What it misses or how far to trust it, if anything is to be said.
         caveat: Option<String>,
     },
-    /// It cannot be had.
+    /// It is not available.
     Missing {
         /// Why: what was tried, on what, and what came back.
         reason: String,
@@ -84,12 +85,12 @@ pub enum SignalState {
     },
 }
 
-/// A signal and whether it can be had.
+/// A signal and whether it is available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalReport {
     /// The signal.
     pub signal: Signal,
-    /// Whether it can be had.
+    /// Whether it is available.
     #[serde(flatten)]
     pub state: SignalState,
 }
@@ -104,7 +105,7 @@ impl SignalReport {
         }
     }
 
-    /// A signal that cannot be had, and what would help.
+    /// A signal that is not available, and what would help.
     pub fn missing(signal: Signal, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (reason, remedy) = (reason.into(), remedy.into());
         Self {

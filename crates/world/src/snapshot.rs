@@ -20,7 +20,7 @@ pub struct ThreadId {
     pub born: u64,
 }
 
-/// A process, told from later ones of the same number by its start.
+/// A process. Its start distinguishes it from later ones of the same number.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -117,7 +117,7 @@ pub struct Thread {
     /// not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wait_share: f64,
-    /// Who says that it is, or is not, sensitive to the node it runs on; `None` where nobody says.
+    /// Who says that it is, or is not, sensitive to the node it runs on; `None` where nothing says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<Tag>,
     /// Counters, where the machine has them and the thread ran.
@@ -199,10 +199,10 @@ pub struct MemoryKinds {
 pub struct Mapped {
     /// Base pages by node, as [`Residency::pages`].
     pub pages: Vec<(NodeId, u64)>,
-    /// Whether any of them is mapped more than once, as those are that other processes have, too.
+    /// Whether any of them is mapped more than once, like pages that other processes map too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// If so: those by node that are in mappings of which no page is, as [`Residency::pages`].
+    /// If so, the pages by node in mappings without any such page, as [`Residency::pages`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alone: Vec<(NodeId, u64)>,
 }
@@ -291,15 +291,15 @@ pub struct Process {
     /// Where its pages are, where that could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residency: Option<Residency>,
-    /// The memory policy that its user gave its memory or a part of it, as `/proc/PID/numa_maps` has it
-    /// (`interleave:0-3`, `bind:1`): nobody else moves its pages. `None` for the kernel's own rule.
+    /// The memory policy that its user gave its memory or a part of it, as `/proc/PID/numa_maps` has it (`interleave:0-3`,
+    /// `bind:1`): its pages are left where they are. `None` for the kernel's own rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_policy: Option<Arc<str>>,
     /// How much its threads shared pages in the interval, where that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Arc<Sharing>>,
-    /// Where in its address space it has much private memory, where that is told: on machines with memory apart from
-    /// CPUs. No ledger has it.
+    /// Where in its address space it has much private memory; only on machines with memory apart from CPUs. Ledgers leave
+    /// it out.
     #[serde(skip)]
     pub extents: Arc<[Extent]>,
     /// The virtual machine that it runs, where it does.
@@ -324,8 +324,8 @@ pub struct NodeState {
     /// that is not known.
     #[serde(default, skip_serializing_if = "is_none")]
     pub old_file_bytes: u64,
-    /// How many of its CPUs all threads of the machine kept busy on average, also those that are not watched; `None` where
-    /// all are watched, or that is not known.
+    /// How many of its CPUs all threads of the machine kept busy on average, including threads that are not watched; `None`
+    /// where all are watched, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_cpus: Option<f64>,
 }

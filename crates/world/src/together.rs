@@ -1,8 +1,8 @@
-//! Several intervals as one, for whoever looks less often than a world is observed: a ledger at a quick
-//! cadence, a policy among others that decide more often.
+//! Several intervals as one, for readers that look less often than a world is observed: a ledger at a
+//! quick cadence, a policy among others that decide more often.
 //!
 //! Counts are summed, shares averaged by time, the rest is as seen last. Nothing that was counted is
-//! lost, but for threads that ended meanwhile.
+//! lost, except for threads that ended meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ fn thread_since(later: &Thread, spans: (f64, f64)) -> Thread {
     }
 }
 
-/// Both counts; what was not counted in one of them is not known of both. `ran` is how long the thread
-/// did, each time.
+/// Both counts together; a count that one of them lacks is not known for both. `ran` is how long the
+/// thread ran in each.
 fn counts_as_one(earlier: &Counts, later: &Counts, ran: (f64, f64)) -> Counts {
     let both = |earlier: Option<u64>, later: Option<u64>| Some(earlier?.saturating_add(later?));
     Counts {

@@ -73,8 +73,8 @@ impl fmt::Display for Unmanaged {
     }
 }
 
-// What is derived under `remote = "Self"` are plain functions: the sentences of older programs come in
-// beside them.
+// `remote = "Self"` derives plain functions, so that the sentences of older programs can be read beside
+// them.
 impl Serialize for Unmanaged {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Self::serialize(self, serializer)

@@ -1,12 +1,11 @@
 //! The trait of all worlds, and the order in which its methods may be called.
 //!
-//! [`World::topology`], [`World::signals`], [`World::waker`], [`World::affinity_of`] and [`World::bounds_of`]
-//! at any time.
-//! [`World::place_new_pages`] and then [`World::attend`] before time passes, and again, both, whenever
-//! another policy takes over while the world runs (not between a [`World::run_for`] that has run its
-//! time and the [`World::apply`] that follows); after their first, also before time passes,
-//! [`World::pager`] once: it hands out the half of the world that samples accesses and moves pages at
-//! the faster cadence. What follows depends on that half.
+//! [`World::topology`], [`World::signals`], [`World::waker`], [`World::affinity_of`] and [`World::bounds_of`] may be called
+//! at any time. [`World::place_new_pages`] and then [`World::attend`] are called before time passes, and both again
+//! whenever another policy takes over while the world runs (not between a [`World::run_for`] that has run its time and the
+//! [`World::apply`] that follows). After their first calls, also before time passes, [`World::pager`] is called once: it
+//! hands out the half of the world that samples accesses and moves pages at the faster cadence. What follows depends on
+//! that half.
 //!
 //! *No pager.* For each placement interval [`World::run_for`], [`World::observe`], then
 //! [`World::apply`], with page orders too, as often as there are orders.
@@ -20,16 +19,16 @@
 //! always meet the same state, and for each placement interval in this order:
 //!
 //! 1. until its time is used up, to the nanosecond, either [`Pager::run_for`] and then
-//!    [`Pager::samples`] and [`Pager::notices`], or [`World::run_for`] where nobody wants samples of that time; after each,
-//!    [`Pager::apply`] when there are orders. [`Pager::run_for`] is asked for at most the paging
-//!    cadence, [`World::run_for`] for up to the whole interval;
+//!    [`Pager::samples`] and [`Pager::notices`], or [`World::run_for`] where samples of that time are not wanted; after
+//!    each, [`Pager::apply`] when there are orders. [`Pager::run_for`] is asked for at most the paging cadence,
+//!    [`World::run_for`] for up to the whole interval;
 //! 2. [`World::observe`], which covers all of that time;
 //! 3. [`World::apply`] when there are affinity orders, then [`Pager::apply`] when there are page
 //!    orders.
 //!
-//! [`Progress::Ended`] from either half ends the run: nothing follows but, for every world, one more
-//! [`World::observe`] and [`World::apply`] that give back what was changed. After an error of
-//! [`Pager::samples`] the pager is dropped, and the world goes on as one without.
+//! [`Progress::Ended`] from either half ends the run: nothing follows except, for every world, one more [`World::observe`]
+//! and [`World::apply`] that give back what was changed. After an error of [`Pager::samples`] the pager is dropped, and the
+//! world goes on as one without.
 
 use std::fmt;
 use std::sync::Arc;
@@ -66,7 +65,7 @@ pub enum Progress {
 /// begins to.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Where pages go that are touched for the first time.
+/// Where pages go when they are first touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NewPages {
@@ -119,17 +118,16 @@ pub trait World {
         None
     }
 
-    /// Told which signals the policy needs, so that a world for which signals have a price need not
-    /// pay for others, and so that it knows which accesses [`Pager::samples`] is to hand out where
-    /// it has several kinds: TLB misses if [`Signal::TlbMisses`] is among them, else hint faults if
-    /// [`Signal::HintFaults`] is, else memory samples. A world that is never told measures what it
-    /// likes.
+    /// Called with the signals that the policy needs. A world for which signals have a price need not pay for others. They
+    /// also decide which accesses [`Pager::samples`] hands out where there are several kinds: TLB misses if
+    /// [`Signal::TlbMisses`] is among them, else hint faults if [`Signal::HintFaults`] is, else memory samples. Without
+    /// this call, a world measures what it likes.
     fn attend(&mut self, _needs: &[Signal]) {}
 
-    /// Sets where pages go that are touched for the first time from now on.
+    /// Sets where pages go that are first touched from now on.
     ///
     /// # Errors
-    /// When this world cannot have new pages go there; then nothing has changed.
+    /// When this world cannot place new pages there; then nothing has changed.
     fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
         match rule {
             NewPages::FirstTouch => Ok(()),
@@ -152,20 +150,20 @@ pub trait World {
     /// When the world as a whole cannot be seen any more.
     fn observe(&mut self) -> Result<Snapshot, WorldError>;
 
-    /// The mask that a thread has now, one among them that has left the selection and is in no
-    /// snapshot any more. `None` when it has ended, or when this world cannot tell.
+    /// The mask that a thread has now, even if it has left the selection and is no longer in snapshots. `None` when it has
+    /// ended, or when this world does not know.
     fn affinity_of(&self, _thread: ThreadId) -> Option<CpuSet> {
         None
     }
 
-    /// The mask that a thread has now, with what it may use at all; likewise.
+    /// The mask that a thread has now, with the CPUs that it may use; `None` as for [`World::affinity_of`].
     fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
         let mask = self.affinity_of(thread)?;
         Some(Bounds::new(mask, self.topology().online_cpus()))
     }
 
-    /// Lets some time pass in which the kernel sets masks anew whose cpuset has just changed. A world in which that takes no
-    /// time need not do anything.
+    /// Gives the kernel some time to renew the masks of threads whose cpuset has just changed. A world in which that takes
+    /// no time need not do anything.
     fn let_masks_settle(&mut self) {}
 
     /// Now, on the clock of threads' births.
@@ -173,13 +171,13 @@ pub trait World {
         0
     }
 
-    /// Now on a clock that does not jump, by which the herd bounds what others may prolong. Where nothing happens
-    /// unless it is asked for, none is needed.
+    /// Now, on a clock that does not jump; by it, the herd bounds what others may prolong. A world in which nothing happens
+    /// unless it is asked for needs none.
     fn now(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// From whom a process descends.
+    /// From which processes a process descends.
     fn kinship(&self, _process: ProcessId) -> Kinship {
         Kinship::default()
     }
@@ -212,7 +210,7 @@ pub trait Pager: Send {
     /// [`Pager::run_for`].
     ///
     /// # Errors
-    /// When samples cannot be had any more.
+    /// When samples are no longer available.
     fn samples(&mut self) -> Result<Vec<Sample>, WorldError>;
 
     /// The notices of [`Signal::TlbResidency`] since the last call, in time order; none where that is
@@ -221,8 +219,8 @@ pub trait Pager: Send {
         Vec::new()
     }
 
-    /// Nothing that happens from now on is wanted before [`Pager::samples`] or [`Pager::notices`] is called again: a pager
-    /// need not sample until then, and forgets what nobody has taken.
+    /// Called when nothing that happens from now on is wanted before [`Pager::samples`] or [`Pager::notices`] is called
+    /// again: until then, a pager need not sample, and forgets what has not been taken.
     fn rest(&mut self) {}
 
     /// Moves pages; one outcome per order, in their order.

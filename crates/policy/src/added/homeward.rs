@@ -2,8 +2,8 @@
 //!
 //! Problem: the kernel starts a thread on a free CPU; if its memory is elsewhere, every access is remote from
 //! then on. N-MASS's maximum-local solves this with counted misses, but many machines (above all virtual ones)
-//! have no counters. Rule: each busy thread in turn that is away from its process's home moves to the first
-//! CPU there that no busy thread uses; a thread that is at home is held there.
+//! have no counters. Rule, for each busy thread in turn: if it is away from its process's home, it moves to
+//! the first CPU there that no busy thread uses; if it is at home, it is held there.
 //!
 //! Terms: a thread is *busy* as in [`crate::busy`]; a process's *home* is the node with most of its
 //! pages or, if that has no CPUs, the nearest that has. Source: chosen here, as the worked example of

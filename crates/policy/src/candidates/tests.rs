@@ -148,8 +148,8 @@ fn one_that_sleeps_asks_for_nothing_and_one_that_is_not_measured_is_not_known() 
     assert_eq!(are, [false, true]);
 }
 
-/// A candidate on node 0 for 20 intervals and then on node 1, with these penalties; the intervals
-/// on node 1 after which it was a candidate no more.
+/// A candidate on node 0 for 20 intervals and then on node 1, with these penalties; after how many
+/// intervals on node 1 it was no longer a candidate.
 fn dropped_after(penalties: (u64, u64), intervals: usize) -> (Scene, Candidates, Option<usize>) {
     let mut scene = scene(1);
     let mut candidates = Candidates::new(&settings(CandidatesBy::Inferred));

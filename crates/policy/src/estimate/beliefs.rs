@@ -1,9 +1,9 @@
 //! What is believed of the machine where its description does not say, and how that is learned.
 //!
 //! Rule: how much farther remote memory is and what a controller carries begin as usual values with much doubt. After
-//! threads or memory were moved, the beliefs become those under which the equations would have foretold the speeds
-//! that were then measured, best in the mean of squared logarithms, with less doubt. So a plan that disappointed is
-//! expected to gain less the next time.
+//! threads or memory were moved, the beliefs become those under which the equations best predict the speeds that were
+//! then measured (by the mean of squared logarithms), with less doubt. So a plan that disappointed is expected to gain
+//! less the next time.
 
 use numaherd_contention::{Solution, Speed};
 use numaherd_topology::{CpuId, Topology};
@@ -24,8 +24,8 @@ const MOST_LOCAL_NS: f64 = 200.0;
 pub(super) struct Beliefs {
     /// What a distance of 10 more (SLIT) adds to the local latency, as a share of it.
     pub(super) hop: f64,
-    /// What a controller carries, as a share of what its description says or is usual: links and probes that are not
-    /// described take their part.
+    /// What a controller carries, as a share of what its description says or of what is usual: links and probes that are
+    /// not described take their part.
     capacity: f64,
     /// By which factor either may be wrong.
     doubt: f64,
@@ -42,25 +42,25 @@ impl Default for Beliefs {
     }
 }
 
-/// Of what may as well be shared as private, the share that is taken to be private (chosen here: the middle).
+/// Of memory that may be shared or private, the share that is assumed to be private (chosen here: the middle).
 const LIKELY_PRIVATE: f64 = 0.5;
 /// In how many pieces the private part of a thread is at worst: programs have some arrays, and each thread a part of each
 /// (chosen here).
 const PIECES: f64 = 8.0;
 /// The doubt that is left once speeds were foretold and measured (chosen here).
 const LEARNED: f64 = 1.25;
-/// Busy threads of a machine on which beliefs are learned: with more it would take too long (chosen here).
+/// Beliefs are learned with up to so many busy threads: with more it would take too long (chosen here).
 const MOST_THREADS: usize = 2048;
-/// How often each of what is not known is tried in turn, with the others as they were best (chosen here): 25 attempts at
-/// most, where all combinations would be up to 144.
+/// In how many rounds each unknown is varied in turn, with the others at their best (chosen here): 25 attempts at most,
+/// where all combinations would be up to 144.
 const ROUNDS: usize = 2;
 /// What is tried when beliefs are learned (chosen here).
 const HOPS: [f64; 3] = [0.4, 0.67, 1.0];
 const CAPACITIES: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0];
 
 impl Beliefs {
-    /// The ways to take what is not known: the belief itself with caches that help, and the worst; then the belief
-    /// with caches that do not, and the best. A search goes by the first two.
+    /// The draws: the belief itself with caches that help, and the worst; then the belief with caches that do not help,
+    /// and the best. A search uses the first two.
     pub(super) fn draws(self) -> [Draw; DRAWS] {
         let Self {
             hop,
@@ -93,7 +93,7 @@ impl Beliefs {
 const WARY: [usize; DRAWS] = [2, 1, 0, 3];
 
 impl Picture {
-    /// The same with its draws in another order, so that a search goes by those in which caches do not help.
+    /// The same with its draws in another order, so that a search uses those in which caches do not help.
     pub fn wary(&self) -> Self {
         fn first<T: Clone>(of: &[T]) -> Vec<T> {
             WARY.iter().map(|&draw| of[draw].clone()).collect()
@@ -116,7 +116,7 @@ impl Estimator {
         self.page_moves.learn(outcomes);
     }
 
-    /// A thread that has one line in flight waits for each as long as memory takes.
+    /// Learns the latency of local memory: a thread that has one line in flight waits for each as long as memory takes.
     pub(super) fn learn_latency(&mut self, threads: &[Load], seats: &Seats, topology: &Topology) {
         self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
         for load in threads {
@@ -126,7 +126,7 @@ impl Estimator {
             let Some((seat, _)) = seats.get(load.cpu) else {
                 continue;
             };
-            // Of one that hardly ran, counts of two units are not of the same moments.
+            // If a thread hardly ran, counts of two units are not of the same moments.
             if load.wanted < LEAST_PEAK || load.lines < 1.0 || requests > 1.2 * load.lines {
                 continue;
             }
@@ -145,8 +145,8 @@ impl Estimator {
         }
     }
 
-    /// Takes in what came of a layout: for each thread of the picture from `before` it, the instructions per ns on a
-    /// CPU that were then measured, 0 where none were.
+    /// Takes in the outcome of a layout. `speeds` are the instructions per ns on a CPU that were then measured for each
+    /// thread of the picture `before` it, 0 where none were.
     pub fn learn(
         &mut self,
         topology: &Topology,

@@ -24,10 +24,10 @@ pub(super) fn llc_bytes(topology: &Topology) -> Vec<f64> {
     topology.domains().iter().map(of).collect()
 }
 
-/// Gives each thread that goes through its last-level cache the share of it by which the equations give the lines that
-/// were counted, or what it can fill: each holds what it brought in within one time that is the same for all. With `q`
-/// requests and `M` lines from memory per 1000 instructions, it brings in `(q - M) / ln (q / M)` of them while it fills
-/// its share: `q` where it holds nothing, `M` at last.
+/// Gives each thread that uses its last-level cache a share of it: the share under which the equations give the counted
+/// lines, or what the thread can fill. Each thread holds what it brought in within a time that is the same for all.
+/// With `q` requests and `M` lines from memory per 1000 instructions, it brings in `(q - M) / ln (q / M)` of them on
+/// average while it fills its share: `q` at first, `M` at last.
 pub(super) fn share_caches(threads: &mut [Load], seats: &Seats, llc: &[f64]) {
     let mut users = vec![Vec::new(); llc.len()];
     for (at, load) in threads.iter().enumerate() {

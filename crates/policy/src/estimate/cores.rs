@@ -1,14 +1,14 @@
 //! The cores of each domain, and how the kernel spreads over them the threads that it finds there.
 //!
-//! Problem: two threads on one core get less done than on two, but which threads of a domain share a core is the
-//! kernel's affair, and changes while one looks. Rule: the kernel leaves no core of a domain idle while two threads
-//! share another. Threads that want `w` CPUs together fill its cores to `o = w / cores`, each to one of the two whole
-//! numbers next to it, so that a thread has `k (k - 1 + 2 f) / o` busy siblings on average, with `k` the whole part
-//! of `o` and `f` the rest: none up to a thread a core, and one where all hardware threads of two are busy.
+//! Problem: two threads on one core get less done than on two, but the kernel decides which threads of a domain share a
+//! core, and changes that all the time. Rule: the kernel leaves no core of a domain idle while two threads share another.
+//! Threads that want `w` CPUs together fill its cores to `o = w / cores`, each to one of the two whole numbers next to it.
+//! So a thread has `k (k - 1 + 2 f) / o` busy siblings on average, with `k` the whole part of `o` and `f` the rest: none up
+//! to one thread per core, and one if both hardware threads of all cores are busy.
 //!
 //! Threads that are not watched take their part of a domain's CPUs and cores: what all threads of the machine had of its
-//! node, less what the watched ones had there, in the better of the last two intervals, since a thread counts on the CPU that it
-//! was on last. Less than a quarter of a CPU is the error of the kernel's ticks.
+//! node, less what the watched ones had there, in that of the last two intervals in which it was less, since a thread
+//! counts on the CPU that it was on last. Less than a quarter of a CPU is within the error of the kernel's ticks.
 //!
 //! Properties: siblings never fall as more CPUs are wanted, and are at most those that a core has.
 
@@ -16,7 +16,7 @@ use numaherd_topology::{CpuSet, Domain};
 
 use crate::stage::Stage;
 
-/// CPUs that threads that are not watched keep busy on a node count from here on (chosen here).
+/// CPUs of a node count from here on if threads that are not watched keep them busy (chosen here).
 const LEAST_OTHERS: f64 = 0.25;
 
 /// The CPUs of each node (place) that threads that are not watched keep busy.
@@ -71,7 +71,7 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Those of a stage, where `others` keep so many CPUs of each node (place) busy.
+    /// The cores of a stage, where threads that are not watched keep `others` CPUs of each node (place) busy.
     pub(super) fn of(stage: &Stage<'_>, others: &[f64]) -> Self {
         let (topology, online) = (stage.topology, &stage.snapshot.online);
         let mut cores = vec![0.0; topology.domains().len()];
@@ -125,7 +125,7 @@ impl Cores {
         self.others[domain] > 0.0
     }
 
-    /// The share that threads have of what they want of a domain's CPUs together.
+    /// The share that threads get of the CPUs of a domain that they want together.
     pub(super) fn share(&self, domain: usize, wanted: f64) -> f64 {
         (self.online_cpus[domain] / (wanted + self.others[domain])).min(1.0)
     }

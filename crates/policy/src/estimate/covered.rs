@@ -1,4 +1,4 @@
-//! How far the figures of a picture go.
+//! For how much of the machine's load a picture has figures.
 
 use super::Picture;
 use super::demands::LEAST_BASE;
@@ -6,19 +6,19 @@ use super::demands::LEAST_BASE;
 /// What a line from memory takes at most, in ns, under load (chosen here; idle, FACTS 7.1 has 50 to 160).
 const LONGEST_NS: f64 = 200.0;
 
-/// CPUs that the threads want together of which something is known.
+/// CPUs that threads of which something is known want together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Covered {
     /// Counted.
     pub counted: f64,
     /// Counted, with their waits for the uncore.
     pub with_uncore: f64,
-    /// Of a process of which it is known where its pages are.
+    /// Of processes of which it is known where their pages are.
     pub resident: f64,
 }
 
 impl Picture {
-    /// Of how much of the CPU that the threads want something is known.
+    /// How much CPU is wanted by threads of which something is known.
     pub fn covered(&self) -> Covered {
         let mut covered = Covered::default();
         for load in &self.threads {
@@ -33,7 +33,7 @@ impl Picture {
         covered
     }
 
-    /// Cores that the threads of which only lines are counted lose at most: what they would lose if they waited for
+    /// The most cores that threads with only their lines counted can lose: what they would lose if they waited for
     /// each line in turn.
     pub fn in_turn_at_most(&self) -> f64 {
         let counted = self.threads.iter().filter(|load| load.is_counted());
@@ -43,7 +43,7 @@ impl Picture {
         lost.sum()
     }
 
-    /// Cores that the threads which were not counted lose at most to remote memory: what they would lose if they
+    /// The most cores that threads that were not counted can lose to remote memory: what they would lose if they
     /// did nothing but wait for memory, and used all pages of their process alike.
     pub fn remote_at_most(&self) -> f64 {
         let threads = self.threads.iter().filter(|load| !load.is_counted());

@@ -11,7 +11,7 @@ use super::kinds::Kinds;
 use super::sharing::shared;
 use super::threads::{Load, QUIET, Seats};
 
-/// A way to take what counters do not tell.
+/// One set of assumptions about what counters do not show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Draw {
     /// What a distance of 10 more (SLIT) adds to the local latency, as a share of it.
@@ -24,8 +24,8 @@ pub(super) struct Draw {
     /// Whether the remote lines of a thread that reads other memory than its process's other threads come from all nodes
     /// alike, or as its process's pages are.
     pub(super) evenly: bool,
-    /// Of what may as well be shared as private, the share of a process's lines that turns out to be private once
-    /// its memory follows its threads to several nodes.
+    /// Of a process's lines that may be shared or private, the share that turns out to be private once its memory
+    /// follows its threads to several nodes.
     pub(super) private: f64,
     /// In how many pieces the private part of each thread is.
     pub(super) pieces: f64,
@@ -41,7 +41,7 @@ const USUAL_CAPACITY: f64 = 0.5;
 const IN_FLIGHT: f64 = 10.0;
 /// Lines in flight of a thread whose requests are not counted (chosen here).
 const USUAL_IN_FLIGHT: f64 = 3.0;
-/// The least share of a thread's time that is not memory's, where nothing tells.
+/// The least share of a thread's time that is not spent on memory, where nothing shows it.
 pub(super) const LEAST_BASE: f64 = 0.2;
 /// Lines written back per line read: not counted, so a middle value.
 pub(super) const WRITTEN: f64 = 0.25;
@@ -126,7 +126,7 @@ pub(super) fn figures(topology: &Topology, draw: &Draw, local_ns: f64, llc: &[f6
     }
 }
 
-/// The demands by which each kind of thread is as fast as it was.
+/// The demands under which each kind of thread is as fast as it was measured.
 pub(super) fn demands(
     draw: &Draw,
     figures: &Figures,
@@ -196,8 +196,8 @@ pub(super) fn demands(
     demands
 }
 
-/// Takes out of each thread's time what siblings took, by the same equation that puts it in: as often as the threads of
-/// its domain shared cores, beside the mean of the others.
+/// Removes from each thread's time what siblings took, by the same equation that adds it: as often as the threads of its
+/// domain shared cores, beside the mean of the others.
 fn take_out_siblings(
     figures: &Figures,
     threads: &[Load],
@@ -208,7 +208,7 @@ fn take_out_siblings(
 ) {
     let domain = |load: &Load| seats.get(load.cpu).map(|(seat, _)| seat.domain);
     let computes = |demand: &Demand, load: &Load| (demand.base_ns / load.ns()).min(1.0);
-    // Of each domain: CPUs that are wanted; of these, by threads of which more is known; of these, to compute.
+    // For each domain: the CPUs that are wanted; of these, by threads of which more is known; of these, to compute.
     let mut sums = vec![(0.0, 0.0, 0.0); cores.cpus().len()];
     for (load, &kind) in threads.iter().zip(&kinds.of) {
         let Some(domain) = domain(load) else { continue };
@@ -234,7 +234,7 @@ fn take_out_siblings(
     }
 }
 
-/// Of a thread that reads next to none.
+/// The curve of a thread that reads next to no lines.
 static NOTHING: LazyLock<Curve> = LazyLock::new(|| {
     Curve::new(0.0, &[(USUAL_CACHE, 0.0)], USUAL_CACHE).expect("a curve of nothing")
 });
@@ -271,7 +271,7 @@ fn curve(cache_helps: bool, load: &Load) -> Option<Curve> {
     if points.is_empty() {
         points.push((load.held.max(1.0), load.lines));
     }
-    // More cache never costs lines: what says so is noise, or of another phase.
+    // More cache never costs lines: a point that says so is noise, or from another phase.
     let last = points.len() - 1;
     for at in (0..last).rev() {
         points[at].1 = points[at].1.max(points[at + 1].1);
@@ -284,7 +284,7 @@ fn curve(cache_helps: bool, load: &Load) -> Option<Curve> {
         0.0 => points[last].0 * 16.0,
         footprint => footprint,
     };
-    // A thread of which nothing is counted is not thought to gain by more cache.
+    // A thread of which nothing is counted is not assumed to gain by more cache.
     if cache_helps && !load.is_assumed && footprint > points[last].0 * 1.05 {
         let (bytes, lines) = points[last];
         let power = match points[..last].last() {

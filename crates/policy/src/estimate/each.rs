@@ -3,8 +3,8 @@
 use super::{Picture, SEARCHED};
 
 impl Picture {
-    /// Cores that the threads of each process lose where they are, in the order of the processes: of the draws that a
-    /// search goes by, the mean.
+    /// Cores that the threads of each process lose where they are, in the order of the processes: the mean over the
+    /// draws that a search uses.
     pub fn lost_by_process(&self) -> Vec<f64> {
         let cpus = self.now();
         let in_domain = self.wanted_in(&cpus);

@@ -1,9 +1,9 @@
 //! Threads that are alike.
 //!
-//! Problem: a machine has tens of thousands of threads, and each layout that is tried is an answer of the equations
-//! for all of them. Rule: where there are many, those of a domain whose figures are in one step of an eighth of an
-//! octave are one kind, and the threads of a kind that are in one domain are one to the equations. Where there are few,
-//! each is a kind of its own.
+//! Problem: a machine has tens of thousands of threads, and for each layout that is tried the equations must be solved
+//! for all of them. Rule: where there are many, threads of a domain whose figures are in the same step of an eighth of
+//! an octave are one kind, and the threads of a kind that are in one domain are one to the equations. Where there are
+//! few, each is a kind of its own.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::BUNDLED_FROM;
 use super::demands::Curves;
 use super::threads::{Load, Seats};
 
-/// Figures are told apart in steps of so many to a doubling.
+/// Figures are compared in so many steps to a doubling.
 const STEPS: f64 = 8.0;
 
 /// Which threads are alike.
@@ -21,7 +21,7 @@ pub(super) struct Kinds {
     pub(super) of: Vec<usize>,
     /// The first thread of each kind.
     pub(super) first: Vec<usize>,
-    /// Of each kind: every way to take what counters do not tell shares them.
+    /// The curves of each kind, which all draws share.
     pub(super) curves: Vec<Curves>,
     /// Whether threads may share one.
     pub(super) are_bundled: bool,
@@ -64,7 +64,7 @@ impl Kinds {
     }
 }
 
-/// What tells a thread from others, in steps.
+/// The figures by which threads differ, in steps.
 fn figures(load: &Load, seats: &Seats) -> Vec<i32> {
     // Casts from float saturate: nothing is the least step of all.
     let place = |place: usize| i32::try_from(place).unwrap_or(i32::MAX);

@@ -4,13 +4,13 @@ use numaherd_topology::CpuId;
 
 use super::threads::{APART, Load, are_one_phase, share_of};
 
-/// After so many ns half of what a thread wanted at its busiest counts (chosen here).
+/// After so many ns, half of what a thread wanted at its busiest still counts (chosen here).
 const PEAK_HALVES_NS: f64 = 5e9;
 /// A thread that wants less of a CPU than this in an interval slept through it (chosen here).
 const SLEEPS: f64 = 0.01;
-/// What a thread wanted that has run for less than this in all, in ns, counts no longer once it sleeps (chosen here).
+/// If a thread has run for less than this in all, in ns, what it wanted no longer counts once it sleeps (chosen here).
 const HABIT_NS: f64 = 1e8;
-/// Shares of a cache that are fewer doublings apart are one (chosen here).
+/// Shares of a cache that are at most so many doublings apart count as one (chosen here).
 const NEARLY: f64 = 0.25;
 
 /// What is known of a thread over time.
@@ -31,7 +31,7 @@ pub(super) struct Known {
     /// That node (place).
     read_on: Option<usize>,
     /// Requests per 1000 instructions for lines of its process's other threads, when it was last seen to make them; and all
-    /// that it made then.
+    /// requests that it made then.
     pub(super) shared: Option<(f64, f64)>,
 }
 
@@ -48,8 +48,8 @@ struct Seen {
 
 impl Known {
     /// Bytes of cache that a thread had, ascending, and the lines per 1000 instructions with so much, while it did what it does
-    /// now. This interval is among them; it is kept only if the thread stayed on its CPU: one in which it moved is of no one
-    /// share.
+    /// now. This interval is among them. It is remembered only if the thread stayed on its CPU: an interval in which it
+    /// moved belongs to no one share.
     pub(super) fn sees(&mut self, load: &Load, stayed: bool) -> Vec<(f64, f64)> {
         let mut seen = self.seen.clone();
         if load.is_counted() {
@@ -70,10 +70,10 @@ impl Known {
         alike.map(|seen| (seen.held, seen.lines)).collect()
     }
 
-    /// Takes in where the lines of a thread came from that is on a node (place), or gives what was known:
-    /// * if it is on another node than it was, as `stayed` says: which of its lines were local when is not known then;
-    /// * while as many are local as what was known says. Only that is counted, and from which other nodes the rest comes
-    ///   is best known of a thread that was there.
+    /// Takes in where the lines of a thread on `node` (place) came from, or replaces that by what was known:
+    /// * if it has come from another node (not `stayed`): which of its lines were local, and when, is not known then;
+    /// * while as many lines are local as what was known says. Only that is counted; from which other nodes the rest comes
+    ///   was known best while the thread was there.
     pub(super) fn reads(
         &mut self,
         memory: &mut Vec<(usize, f64)>,
@@ -91,8 +91,9 @@ impl Known {
         }
     }
 
-    /// Takes in what a thread wants in an interval. Threads that wait for each other want little now and all in a
-    /// moment: what one wanted is forgotten by and by; but at once if it has hardly run, as one that only starts others.
+    /// Takes in what a thread wants in an interval. Threads that wait for each other want little now and much a moment
+    /// later, so what one wanted is forgotten gradually; but at once if it has hardly run, like a thread that only starts
+    /// others.
     pub(super) fn wants(&mut self, wanted: f64, interval_ns: u64) {
         self.wanted_ns += wanted * interval_ns as f64;
         let kept = match wanted < SLEEPS && self.wanted_ns < HABIT_NS {

@@ -1,5 +1,5 @@
-//! What becomes of processes' memory in a layout: what is a process's own may follow its threads, and what processes have
-//! in common may be spread over the nodes of their threads.
+//! What becomes of processes' memory in a layout: a process's own may follow its threads, and common memory may be spread
+//! over the nodes of its processes' threads.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::Picture;
 use super::demands::Draw;
 use super::threads::Load;
 
-/// The portions of a process's memory that can follow its threads one after the other: as many blocks in a row, of which
-/// each portion has one.
+/// In how many portions a process's memory can follow its threads, one after the other. Of so many blocks in a row, each
+/// portion has one.
 pub const PORTIONS: u64 = 64;
 
 /// What becomes of a process's memory in a layout.
@@ -18,7 +18,7 @@ pub const PORTIONS: u64 = 64;
 pub struct Memory {
     /// How many portions of its own follow its threads now.
     pub follows: u64,
-    /// What it has in common with others is spread over the nodes of all whose common memory is.
+    /// Whether its common memory is spread: over the nodes of all processes whose common memory is.
     pub spreads: bool,
 }
 
@@ -29,23 +29,24 @@ impl Memory {
     }
 }
 
-/// Where the memory of a process is that moves in a layout. Shares of a part that is without pages are of nothing.
+/// Where a process's moving memory comes to be in a layout. Shares of a part without pages mean nothing.
 pub(super) struct Moved {
-    /// The part of its own that each thread has beside it that went to another node, or was away from its memory.
+    /// The part of the process's own memory that a thread has beside it if it went to another node, or was away from its
+    /// memory.
     private: f64,
-    /// The same of a thread that stays beside what is known to be private to it: blocks with local users stay.
+    /// The same for a thread that stays beside what is known to be private to it: blocks with local users stay.
     kept: f64,
-    /// Where the rest of its own is, and which part of it.
+    /// Where the rest of its own memory is, with the share on each node.
     own: Vec<(usize, f64)>,
-    /// Where what it has in common with others is.
+    /// Where its common memory is, with the share on each node.
     common: Vec<(usize, f64)>,
     /// The share of all this that moves now; the rest is where it was.
     share: f64,
 }
 
 impl Moved {
-    /// Where the lines of one of its threads come from by a draw. The thread is on this node, and was before if it stays. If
-    /// it reads other memory than the others, what it has for itself may be taken for shared: by the worst draw it is spread.
+    /// Where the lines of one of its threads come from, by a draw. The thread is on `node`, and was before if it `stays`.
+    /// If it reads other memory than the others, its own part may be mistaken for shared: by the worst draw it is spread.
     pub(super) fn memory(
         &self,
         load: &Load,
@@ -76,8 +77,8 @@ impl Moved {
     }
 }
 
-/// The share of pages that are in one block with those of another thread, if each thread has its own in so many pieces, a
-/// part of each array: such a block has no one user. Where all threads are on one node, blocks do not matter.
+/// The share of pages that are in one block with those of another thread, if each thread has its own in so many pieces (a
+/// part of each array): such a block has no single user. Where all threads are on one node, blocks do not matter.
 fn mixed(pages: &[u64], nodes: &[usize], block_pages: u64, pieces: f64) -> f64 {
     if nodes.windows(2).all(|two| two[0] == two[1]) {
         return 0.0;
@@ -92,8 +93,8 @@ impl Picture {
         2.0 * self.page_move_ns
     }
 
-    /// Own pages of a process that move where its memory follows its threads: to the node of all; where they are on
-    /// several, all but what is known to be private beside them and what is by chance where it is used.
+    /// Own pages of a process that move if its memory follows its threads: those elsewhere, if all threads are on one node;
+    /// if they are on several, all but what is known to be private beside them and what is by chance where it is used.
     pub fn to_move(&self, process: usize, cpus: &[CpuId]) -> f64 {
         let pages = &self.processes[process].pages;
         let mut nodes = self.nodes_of(process, cpus);
@@ -125,13 +126,13 @@ impl Picture {
         }
     }
 
-    /// The share that follows of what would move if all of a process's own memory followed: in portions that have
-    /// followed, nothing is left to move.
+    /// The share that follows, as a part of what would move if all of a process's own memory followed: in portions that
+    /// have followed, nothing is left to move.
     fn share_that_follows(&self, process: usize, memory: Memory, cpus: &[CpuId]) -> f64 {
         memory.follows as f64 / self.portions_left(process, cpus) as f64
     }
 
-    /// Whether memory of a process follows its use in a layout, as it does where its threads are on several nodes.
+    /// Whether memory of a process follows its use in a layout, as it does if its threads are on several nodes.
     pub fn follows_use(&self, process: usize, cpus: &[CpuId], memory: Memory) -> bool {
         let nodes = self.nodes_of(process, cpus);
         memory.follows > 0 && nodes.first() != nodes.last()
@@ -145,8 +146,7 @@ impl Picture {
         }
     }
 
-    /// Over which nodes (places) memory is spread that processes have in common, each as often as they have threads
-    /// there.
+    /// The nodes (places) over which common memory is spread, each with how many threads its processes have there.
     pub fn spread_over(&self, memory: &[Memory], cpus: &[CpuId]) -> Vec<(usize, u64)> {
         let mut threads = BTreeMap::new();
         for process in (0..memory.len()).filter(|&process| memory[process].spreads) {
@@ -157,7 +157,7 @@ impl Picture {
         threads.into_iter().collect()
     }
 
-    /// Pages of a process that move where what it has in common with others is spread so.
+    /// Pages of a process that move if its common memory is spread over these nodes.
     pub fn to_spread(&self, process: usize, over: &[(usize, u64)]) -> f64 {
         let pages = &self.processes[process].common;
         let all: u64 = pages.iter().sum();
@@ -169,14 +169,14 @@ impl Picture {
         all as f64 - stay.sum::<f64>()
     }
 
-    /// What it takes to spread these, in moves of pages that one process has: each process that has a page mapped is
-    /// interrupted for it.
+    /// What it takes to spread these pages, in moves of pages that one process has mapped: each process that has a page
+    /// mapped is interrupted for it.
     pub fn spreading(&self, process: usize, memory: &[Memory], over: &[(usize, u64)]) -> f64 {
         let sharers = memory.iter().filter(|memory| memory.spreads).count();
         self.to_spread(process, over) * sharers as f64
     }
 
-    /// Where the memory of a process comes to be.
+    /// Where the memory of a process comes to be in a layout.
     pub(super) fn moved(
         &self,
         draw: usize,

@@ -1,18 +1,18 @@
 //! What moving a page takes.
 //!
-//! Rule: the mean over the pages that have moved, and over as many as the kernel moves at once, of which each is taken to take
-//! as long as is usual. What moved long ago counts less: a machine that is busy now moves pages more slowly.
+//! Rule: the mean over the pages that have moved, and over as many more as the kernel moves at once, each with the usual
+//! time. Pages that moved long ago count less: a machine that is busy now moves pages more slowly.
 
 use numaherd_world::PageOutcome;
 
 /// What a page takes before any has moved, in ns: 1 to 3 µs on machines of 2010 to 2020 (FACTS 7.3).
 const USUAL_NS: f64 = 1_500.0;
-/// Pages that are taken to have moved so before.
+/// So many pages are assumed to have moved in the usual time before.
 const BEFORE: f64 = 512.0;
-/// Of how many pages at most what they took is remembered (chosen here).
+/// The most pages whose times are remembered (chosen here).
 const REMEMBERED: f64 = 65_536.0;
 
-/// What pages took that have moved.
+/// How many pages have moved, and how long they took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageMoves {
     pages: f64,
@@ -29,8 +29,8 @@ impl Default for PageMoves {
 }
 
 impl PageMoves {
-    /// Takes in what became of orders. One of whose pages most did not move says nothing of what a move takes: to look at
-    /// the others took its time, too.
+    /// Takes in the outcomes of orders. An order most of whose pages did not move says nothing about the time of a move:
+    /// looking at the others took time, too.
     pub(super) fn learn(&mut self, outcomes: &[PageOutcome]) {
         let says_it = |outcome: &&PageOutcome| {
             let others = outcome
@@ -48,7 +48,7 @@ impl PageMoves {
         self.took_ns *= kept;
     }
 
-    /// What one takes, in ns.
+    /// How long a page takes, in ns.
     pub(super) fn each_ns(&self) -> f64 {
         self.took_ns / self.pages
     }

@@ -1,5 +1,5 @@
-//! To what cores are lost: one cause after the other is taken away, and the equations say each time by how much less
-//! is lost. The order decides to which of two causes that need each other a core is counted.
+//! What cores are lost to: one cause after the other is taken away, and the equations say each time by how much less
+//! is lost. If two causes need each other, the order decides for which of them a core counts.
 
 use numaherd_contention::Factors;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::{Memory, Picture, SEARCHED};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Without {
     Nothing,
-    /// Lines wait for none at controllers.
+    /// Lines do not wait at controllers.
     Waits,
     /// All memory is local, and no line comes out of another domain's cache.
     Remote,
@@ -69,8 +69,8 @@ impl Parts {
 }
 
 impl Picture {
-    /// To what is lost where the threads are: what the lost cores fall by when waits at controllers are taken away,
-    /// then distances too, then neighbours in caches too; of the draws that a search goes by, the mean.
+    /// What cores are lost to where the threads are: how much the loss falls when waits at controllers are taken
+    /// away, then distances too, then neighbours in caches too; the mean over the draws that a search uses.
     pub fn parts_now(&self) -> Parts {
         let (cpus, stays) = (self.now(), vec![Memory::default(); self.processes.len()]);
         let parts = (0..SEARCHED).map(|draw| {

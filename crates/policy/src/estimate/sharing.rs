@@ -1,14 +1,15 @@
 //! Lines that threads of a process take from each other's caches.
 //!
 //! Problem: threads that write what others read fetch these lines out of caches. No counter of lines from memory shows
-//! that, and from another node it takes as long as memory there. Rule: what memory does not answer of a thread's
-//! requests is answered by its last-level cache or by another. If those take on average more than [`FAR`] of the latency
-//! of local memory, though one at a time would be the slowest way, and more time together than lines from memory, then
-//! some come from caches of other domains: as many as make up for the time. They are taken to be those of its process's
-//! threads of which the same is true, of each as many.
+//! that, and from another node it takes as long as memory there. Rule: a thread's requests that memory does not answer are
+//! answered by its last-level cache or by another. Some of them come from caches of other domains if two things hold: they
+//! take on average more than [`FAR`] of the latency of local memory, even if there was only one at a time, and more time
+//! together than lines from memory. There are as many as make up for the time. They are assumed to come from those of its
+//! process's threads for which the same holds, equally from each.
 //!
-//! Once these threads are together, nothing shows it any more. What was known is kept as long as a thread does the same,
-//! so that they are not parted again. Together they hold one copy of what they read: each counts with its part of the cache.
+//! Once these threads are together, their sharing no longer shows. What was known is kept as long as a thread does the
+//! same, so that they are not parted again. Together they hold one copy of what they read: each counts with its part of the
+//! cache.
 //!
 //! Terms: *sharers* are these threads; a thread's *shared* requests are those for lines that other sharers have, in its
 //! own domain or not. Source: designed here; the penalty that shows them is BRM's (§3.1).
@@ -37,7 +38,7 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// Those of a sharer at `own`, where sharers, itself among them, are so distributed.
+    /// Those of a sharer at `own`; `sharers` is the distribution of all, the sharer included.
     fn of(own: Seat, sharers: &[(Seat, f64)]) -> Self {
         let others = sharers.iter().map(|&(_, count)| count).sum::<f64>() - 1.0;
         let domains = (sharers.iter())
@@ -53,7 +54,7 @@ impl Apart {
         self.domains.iter().map(|&(_, share)| share).sum()
     }
 
-    /// The latency of a line of theirs beyond that of a hit, on average; nothing where none are in other domains.
+    /// The mean latency of a line of theirs beyond that of a hit, in ns; 0 where none are in other domains.
     fn beyond_a_hit_ns(&self, figures: &Figures, own: Seat) -> f64 {
         let each = self.domains.iter();
         let all: f64 = each
@@ -100,15 +101,15 @@ fn distributed(sharers: &[(usize, Seat)]) -> Vec<(Seat, f64)> {
 
 /// The sharers of each process in a layout.
 pub(super) struct Sharers {
-    /// Of each process (place) that has any: where they are.
+    /// Where the sharers of each process (place) that has any are.
     of: BTreeMap<usize, Vec<(Seat, f64)>>,
-    /// Of each kind of sharers, by how many of a process are in one domain, if it is more than one: the lines of each against
-    /// its part of the cache that they hold together.
+    /// For each kind of sharer and each number of its process's sharers in one domain, if more than one: the lines of each
+    /// against its part of the cache that they hold together.
     together: BTreeMap<(usize, u64), Curve>,
 }
 
 impl Picture {
-    /// Those of a layout, by a draw.
+    /// The sharers in a layout, by a draw.
     pub(super) fn sharers(&self, draw: usize, cpus: &[CpuId]) -> Sharers {
         let all = self.threads.iter().zip(cpus).enumerate();
         let all = all.filter_map(|(at, (load, &cpu))| {
@@ -126,7 +127,7 @@ impl Picture {
         for (at, process, seat) in all {
             let kind = self.kinds.of[at];
             let here = sharers.here(process, seat);
-            // One that is alone there holds all that it reads.
+            // A sharer that is alone there holds all that it reads.
             if here > 1 {
                 let curve = &self.demands[draw][kind].curve;
                 (sharers.together.entry((kind, here)))
@@ -138,7 +139,7 @@ impl Picture {
 }
 
 impl Sharers {
-    /// How many of a process are in a domain.
+    /// How many sharers of a process are in a domain.
     fn here(&self, process: usize, seat: Seat) -> u64 {
         let of = self.of.get(&process).into_iter().flatten();
         let here = of.filter(|(there, _)| there.domain == seat.domain);
@@ -160,7 +161,7 @@ impl Sharers {
         })
     }
 
-    /// The lines of a sharer against its part of the cache that it holds with others; `None` where there are none.
+    /// The lines of a sharer against its part of the cache that it holds with others; `None` where there are no others.
     pub(super) fn curve(&self, load: &Load, kind: usize, seat: Seat) -> Option<&Curve> {
         let here = (load.shared > 0.0).then(|| self.here(load.process, seat))?;
         self.together.get(&(kind, here))
@@ -172,9 +173,8 @@ fn hits(load: &Load) -> Option<f64> {
     Some((load.requests? - load.lines).max(0.0))
 }
 
-/// Of a sharer with others in other domains: its shared requests, and the time that those take that are answered there
-/// beyond what hits would take, in ns for 1000 instructions. Lines from memory take `latency_ns`, and there is one request
-/// at a time.
+/// For a sharer with others in other domains: its shared requests, and how much longer those answered there take than hits
+/// would, in ns per 1000 instructions. Lines from memory take `latency_ns`, and there is one request at a time.
 pub(super) fn shared(
     load: &Load,
     figures: &Figures,
@@ -246,7 +246,8 @@ pub(super) fn find(
             load.apart = Apart::of(own, &all);
             let now = shared(load, figures, own, memory_ns(load, figures, own));
             let now = now.map(|(shared, _)| shared);
-            // An interval in which it changed its domain is of no one place: good enough only while nothing else is known.
+            // An interval in which it changed its domain belongs to no one place: it counts only while nothing else is
+            // known.
             let before = known.cpu.and_then(|cpu| seats.get(cpu));
             let stayed = before.is_some_and(|(seat, _)| seat.domain == own.domain);
             if let (Some(shared), Some(requests)) = (now, load.requests)
@@ -259,7 +260,7 @@ pub(super) fn find(
                 load.apart = Apart::default();
                 continue;
             }
-            // What they hold they hold together.
+            // Sharers in one domain hold one copy together.
             let here = all.iter().filter(|(seat, _)| seat.domain == own.domain);
             load.held *= here.map(|&(_, count)| count).sum::<f64>();
         }
@@ -273,8 +274,8 @@ impl Known {
         are_one_phase(Some(requests), load.requests).then_some(shared)
     }
 
-    /// Whether a thread shares that did, or seems to: where others are in other domains, it waits for their lines, or at
-    /// least for half as many as before.
+    /// Whether a thread that shared, or seems to share, does so now: if others are in other domains, it waits for their
+    /// lines, or for at least half as many as before.
     fn still_shares(&self, load: &Load, figures: &Figures, own: Seat) -> bool {
         let before = self.shares_as(load).unwrap_or(f64::INFINITY);
         let now = shared(load, figures, own, memory_ns(load, figures, own));

@@ -56,7 +56,7 @@ fn observed(scene: &Scene) -> Picture {
 }
 
 proptest! {
-    /// Whoever shares a cache with whom, and whatever each brings in: each is as fast as it was.
+    /// Whichever threads share a cache, and whatever each brings in: each is as fast as it was.
     #[test]
     fn where_threads_are_each_draw_gives_the_measured_speeds(
         threads in prop::collection::vec(counted(), 8),
@@ -122,8 +122,8 @@ fn who_brings_in_more_lines_has_more_of_the_cache() {
     assert!((held[0] / held[1] - 1.5).abs() < 0.01, "{held:?}");
 }
 
-/// Of each pair on a node, one has half of what it reads beside it and the other has not, all of them beside what they
-/// share on the first node: where the memory of these is, is not known.
+/// In each pair on a node, one thread has half of what it reads beside it and the other has not. What all share is on
+/// the first node. It is not known where the other threads' own memory is.
 #[test]
 fn a_thread_whose_memory_is_somewhere_else_may_gain_nothing_elsewhere() {
     let counted = |at: usize| match at % 2 {

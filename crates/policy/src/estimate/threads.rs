@@ -14,15 +14,15 @@ use crate::stage::Stage;
 
 /// Lines or requests per 1000 instructions below which a thread takes no cache from others.
 pub(super) const QUIET: f64 = 0.5;
-/// What a thread is taken to read where none is counted: lines from memory per 1000 instructions, at an instruction
+/// What a thread is assumed to read where nothing is counted: lines from memory per 1000 instructions, at an instruction
 /// per ns. So little that remote memory costs it some 5 % of its time, and no controller is ever full (chosen here).
 const ASSUMED_LINES: f64 = 2.0;
-/// How much more of one memory than of another must be on a thread's node for its local lines to tell which of the two
-/// it reads (chosen here).
+/// How much more of one memory than of another must be on a thread's node for its local lines to show which of the two it
+/// reads (chosen here).
 const TOLD_APART: f64 = 0.5;
 /// Requests per 1000 instructions that differ by less than this share are of one phase (chosen here).
 pub const ONE_PHASE: f64 = 0.15;
-/// Memory is private of which this share is (chosen here).
+/// Memory counts as private if at least this share of it is (chosen here).
 const PRIVATE: f64 = 0.95;
 
 /// One thread in this interval.
@@ -40,7 +40,7 @@ pub struct Load {
     pub is_free: bool,
     /// The share of a CPU that it wants.
     pub wanted: f64,
-    /// The same at its busiest of late: so much room it needs.
+    /// The same at its busiest of late: the room that it needs.
     pub peak: f64,
     /// Instructions per ns on a CPU; 0 where it was not counted, while others were.
     pub speed: f64,
@@ -56,8 +56,8 @@ pub struct Load {
     pub(super) busy_ns: Option<f64>,
     /// Nodes (places) and the share of its lines from each.
     pub memory: Vec<(usize, f64)>,
-    /// The same if its lines from other nodes come from each of them alike; of a thread that reads other memory than its
-    /// process's other threads.
+    /// The same if its lines from other nodes come from each of them alike; only for a thread that reads other memory than
+    /// its process's other threads.
     pub(super) evenly: Option<Vec<(usize, f64)>>,
     /// The share of its lines from memory that its process has in common with others.
     pub common: f64,
@@ -86,7 +86,7 @@ impl Load {
         self.is_known() && !self.is_assumed
     }
 
-    /// What is known of it.
+    /// What its figures are based on.
     pub(super) fn from(&self) -> Basis {
         match self.busy_ns {
             _ if self.is_assumed => Basis::Residency,
@@ -121,7 +121,7 @@ impl Load {
 }
 
 /// Whether two intervals are of one phase, by how often a thread asked the last-level cache per 1000 instructions, if that is
-/// counted: that does not hang on where the thread and its memory are.
+/// counted: that does not depend on where the thread and its memory are.
 pub(super) fn are_one_phase(one: Option<f64>, other: Option<f64>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return true;
@@ -137,8 +137,8 @@ pub struct Owner {
     pub id: ProcessId,
     /// Its threads, as places among [`Picture::threads`].
     pub threads: Vec<usize>,
-    /// Its own pages by node (places), without those of files that others map, too, which stay where they are: programs
-    /// and libraries.
+    /// Its own pages by node (place), without those of files that others map too (programs and libraries), which stay where
+    /// they are.
     pub pages: Vec<u64>,
     /// Pages by node (places) that it has in common with other processes.
     pub common: Vec<u64>,
@@ -149,15 +149,15 @@ pub struct Owner {
     pub fits: Vec<bool>,
     /// The share of its lines that each thread is known to have for itself.
     pub private: f64,
-    /// Whether the others are known to be shared: its memory has followed its threads before.
+    /// Whether its other lines are known to be shared: its memory has followed its threads before.
     pub is_told: bool,
     /// Whether its memory can follow in portions: all of it is private, and its own.
     pub has_portions: bool,
-    /// To which node (place) how many portions of its memory have followed, less than all.
+    /// The node (place) to which its memory has followed in part, and how many portions have.
     pub followed: Option<(usize, u64)>,
 }
 
-/// Of each node (place), how many bytes a process may still take: a tenth of what is free stays for everybody else.
+/// For each node (place), how many bytes a process may still take: a tenth of what is free stays for all others.
 pub(super) fn room(stage: &Stage<'_>) -> Vec<u64> {
     let states: BTreeMap<NodeId, u64> = (stage.snapshot.nodes.iter())
         .map(|state| (state.id, state.free_bytes))
@@ -224,7 +224,7 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
     }
 }
 
-/// Whether memory is private, as far as kinds are told apart, but for so many pages of programs and libraries.
+/// Whether memory is private, except for so many pages of programs and libraries; true where kinds are not told apart.
 fn is_private(residency: &Residency, programs: u64) -> bool {
     let private = residency.of_kind(MemoryKind::Private);
     let all = residency.total().saturating_sub(programs);
@@ -232,7 +232,7 @@ fn is_private(residency: &Residency, programs: u64) -> bool {
 }
 
 /// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, and files
-/// that are, where most of its pages are theirs: those of programs and libraries are few beside a large program's memory.
+/// that are, if most of its pages are theirs: pages of programs and libraries are few beside a large program's memory.
 fn common_kinds(residency: &Residency) -> Vec<MemoryKind> {
     let Some(kinds) = &residency.kinds else {
         return Vec::new();
@@ -305,9 +305,9 @@ impl Owner {
     }
 }
 
-/// The share of a thread's lines from memory that its process has in common with others: where the two are on
-/// different nodes, that under which as many lines are local as were counted; else that of the pages, files left out:
-/// those of a small program are mostly its code, which it executes and does not read.
+/// The share of a thread's lines that come from common memory. If own and common memory are on different nodes, it is the
+/// share under which as many lines are local as were counted. Otherwise it is that of the pages, or 0 if only files are
+/// common: those of a small program are mostly its code, which it executes and does not read.
 fn common(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> f64 {
     let sums = |pages: &[u64]| pages.iter().sum::<u64>() as f64;
     let (own, common) = (sums(&owner.pages), sums(&owner.common));
@@ -332,8 +332,8 @@ fn common(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> f64 {
     }
 }
 
-/// Where a thread's lines come from: from its own node the share that was counted, else that of its process's
-/// pages; from the others as the pages are.
+/// Where a thread's lines come from: the counted share (or else that of its process's pages) from its own node, the rest
+/// from the others as the pages are.
 fn memory(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> Vec<(usize, f64)> {
     let nodes = stage.topology.nodes().len();
     let here = stage.topology.cpu(thread.cpu).map(|cpu| cpu.node);
@@ -370,22 +370,22 @@ fn memory(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> Vec<(usize, f64)
 /// A thread whose share of local lines is less than this part of its process's mean has its memory elsewhere (chosen
 /// here).
 const AWAY: f64 = 0.5;
-/// At most this share of a process's threads can be away from the memory that is theirs: with more it is rather that all
-/// use one memory (chosen here).
+/// At most this share of a process's threads can be away from the memory that is theirs: if more seem to be, all rather use
+/// one memory (chosen here).
 const MOST_AWAY: f64 = 0.25;
 
-/// Shares of a thread's lines that are local are alike if they differ by no more than this. One whose share is not like what
-/// its process's other threads would have in its place reads other memory than they do (chosen here).
+/// Local shares of lines are alike if they differ by no more than this. A thread whose local share is not like what its
+/// process's other threads would have in its place reads other memory than they do (chosen here).
 pub(super) const APART: f64 = 0.1;
 
-/// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
-/// With `l` the share of local lines on each node, and all lines from nodes with threads, that part is
-/// `(sum l - 1) / (nodes - 1)`. It is the least: what is private and elsewhere looks like what is shared. Gives it.
+/// For a process with threads on several nodes: all use what is shared alike, and each has a private part beside it. With
+/// `l` the share of local lines on each node, and all lines from nodes with threads, the private part is
+/// `(sum l - 1) / (nodes - 1)`. Returns it. It is a lower bound: private memory elsewhere looks like shared memory.
 ///
-/// A few threads may be away from their part, as one is that the kernel moved when it had touched its pages: if the
-/// private part of the others is most of what they read, these few keep the memory that was counted of them. So does
-/// any thread whose local lines are others than that part and what is shared would have: how many are local is known
-/// of it, and where the others come from is not.
+/// A few threads may be away from their part, like one that the kernel moved after it had touched its pages. If the private
+/// part of the others is most of what they read, these few keep the memory that was counted for them. So does any thread
+/// that has other local lines than the private part and what is shared would give: how many of its lines are local is
+/// known, but not where the others come from.
 pub(super) fn tell_shared_from_private(
     threads: &mut [Load],
     members: &[usize],
@@ -416,7 +416,7 @@ pub(super) fn share_of(memory: &[(usize, f64)], node: Option<usize>) -> f64 {
     of_node.map(|part| part.1).sum()
 }
 
-/// Leaves a thread the memory that was counted of it; where its remote lines come from is not known.
+/// Leaves a thread the memory that was counted for it; where its remote lines come from is not known.
 fn keep_counted(load: &mut Load, seats: &Seats) {
     let Some((seat, _)) = seats.get(load.cpu) else {
         return;
@@ -431,7 +431,7 @@ fn keep_counted(load: &mut Load, seats: &Seats) {
     load.evenly = Some(remote.chain([(seat.node, local)]).collect());
 }
 
-/// Gives each of these threads its private part and what all use. Gives the private part.
+/// Gives each of these threads its private part and what all use. Returns the private part.
 fn share_out(threads: &mut [Load], members: &[usize], seats: &Seats) -> f64 {
     let PartsOf { private, shared } = parts_of(threads, members, seats);
     if shared.is_empty() && private == 0.0 {

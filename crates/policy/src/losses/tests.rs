@@ -262,7 +262,7 @@ fn shown() -> impl Strategy<Value = Vec<(u64, u64, f64, bool)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever counters say, ranges ascend, and nobody loses more than there is.
+    /// Whatever counters say, ranges ascend, and no thread loses more than there is.
     #[test]
     fn ranges_ascend_and_are_of_the_threads(shown in shown()) {
         let mut scene = pairs();

@@ -1,14 +1,13 @@
-//! The mapping of someone who knows the whole program: threads by all their communication, then each
-//! page to the node that accesses it most.
+//! The mapping with knowledge of the whole program: threads by all their communication, then each page to
+//! the node that accesses it most.
 //!
-//! Problem: policies are judged by what could be had at all. IPM's oracle (§5.2, §5.3) knows every access
+//! Problem: policies are judged by what is possible at all. IPM's oracle (§5.2, §5.3) knows every access
 //! beforehand, and maps threads and pages once.
 //!
-//! Rule: threads by the exact mapper where there are few, else by the refined one; then, threads being
-//! where they are, each page goes to the node of the most accesses. Of several the lowest; nodes without
-//! memory get nothing, their pages go to the next best. The second step is the best there is for pages
-//! one by one (accesses across nodes are fewest); the first is by communication alone, so both together
-//! need not be the best of all.
+//! Rule: threads are mapped by the exact mapper if there are few, else by the refined one. Then each page
+//! goes to the node with the most accesses to it, the lowest of several; nodes without memory get no
+//! pages. The second step is the best for pages one by one (accesses across nodes are fewest); the first
+//! is by communication alone, so both together need not be the best of all.
 //!
 //! Properties: no other node has more accesses to a page than the one it goes to, of those with memory.
 
@@ -26,7 +25,7 @@ const MOST_BRANCHES: u64 = 200_000;
 pub struct Best {
     /// The CPU of each thread.
     pub cpus: Vec<CpuId>,
-    /// The node of each page; `None` for one that nobody accesses.
+    /// The node of each page; `None` for one that no thread accesses.
     pub pages: Vec<Option<NodeId>>,
 }
 
@@ -55,7 +54,7 @@ pub fn best_cpus(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
     exact.unwrap_or_else(|| refined_map(communication, tree))
 }
 
-/// The node of the most accesses to a page, by threads that run on these CPUs.
+/// The node with the most accesses to a page, by threads that run on these CPUs; `None` without any.
 ///
 /// # Panics
 /// When a thread without a CPU is listed.

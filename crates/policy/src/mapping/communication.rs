@@ -1,9 +1,9 @@
-//! Who communicates with whom: a symmetric matrix of counts, one row for each thread.
+//! Which threads communicate, and how much: a symmetric matrix of counts, one row for each thread.
 //!
 //! The unit of a count is whatever the signal gives: cycles of TLB residency shared (IPM's Sharing
 //! Matrix), samples, lines handed over. Mappers use only how counts compare, never the unit.
 //!
-//! Properties: symmetric, its diagonal 0 (nobody communicates with himself); counts stop at the
+//! Properties: symmetric, its diagonal 0 (no thread communicates with itself); counts stop at the
 //! largest `u64` instead of wrapping; as many threads as there is memory for.
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ pub struct Communication {
 }
 
 impl Communication {
-    /// That of threads that never communicated.
+    /// The matrix of threads that never communicated.
     pub fn new(threads: usize) -> Self {
         Self {
             threads,
@@ -31,8 +31,8 @@ impl Communication {
         }
     }
 
-    /// That of threads whose counts `count` gives, row and column. Rows need not be symmetric, as
-    /// those of IPM's Sharing Matrix are not: the two directions are added up.
+    /// The matrix of the counts that `count` gives for row and column. Rows need not be symmetric,
+    /// as those of IPM's Sharing Matrix are not: the two directions are added up.
     pub fn of(threads: usize, mut count: impl FnMut(usize, usize) -> u64) -> Self {
         let mut of = Self::new(threads);
         for row in 0..threads {
@@ -70,8 +70,8 @@ impl Communication {
         }
     }
 
-    /// All cells, row by row, halved until sums of them fit well into 64 bits. Below a total of
-    /// 2^55 pairs' counts they are as they are.
+    /// All cells, row by row, halved until sums of them fit well into 64 bits. Up to a total of
+    /// 2^55 over all pairs, they are as counted.
     pub(super) fn cells(&self) -> Cow<'_, [u64]> {
         let mut halvings = 0;
         while self.total >> halvings > LARGEST_TOTAL {

@@ -10,21 +10,20 @@
 //! sum of what their members do. At the end the tree is walked down, and group after group put on
 //! child after child.
 //!
-//! Published are even trees and, in the examples, as many threads as CPUs. Ours:
+//! The paper has even trees and, in its examples, as many threads as CPUs. Ours:
 //! * Uneven trees: a vertex gets elements in proportion to its room, and where vertices of one
 //!   height differ in shape, a group is made for one shape and put on a vertex of it. The vertices
 //!   that get most are filled first (on even trees: those with left-overs), lest many small groups
 //!   leave scraps to a large one. A vertex much smaller than the others may stay empty while there
 //!   are fewer threads than CPUs.
 //! * More threads than CPUs: the CPUs are one more level of groups, so that threads that share a CPU
-//!   are those that communicate most. Distance 0 is then theirs.
+//!   are those that communicate most. Their distance is 0.
 //! * All CPUs count alike, whatever their capacity.
 //!
 //! Properties: every thread has a CPU of the tree; no CPU has two threads while another has none,
-//! and on no two CPUs do the numbers of threads differ by more than 1; on an even tree with a CPU for
-//! every thread that holds for the vertices of the lowest level above the CPUs as well; equal input
-//! gives equal output. Cost: n^2 times the levels, most
-//! of it at the bottom.
+//! and the numbers of threads on two CPUs never differ by more than 1; on an even tree with a CPU for
+//! every thread, that also holds for the vertices of the lowest level above the CPUs; equal input
+//! gives equal output. Cost: n^2 times the levels, most of it at the bottom.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -64,8 +63,8 @@ pub(super) struct Stage<'a> {
 }
 
 impl Grouped<'_> {
-    /// Groups the elements of a stage like this, and from there on anew, and keeps that if the
-    /// mapping is better for it. The groups are to be as the stage's shares have it.
+    /// Groups the elements of a stage as given, and those of higher stages anew, and keeps that if it
+    /// improves the mapping. The groups must match the stage's shares.
     pub(super) fn try_anew(&mut self, from: usize, groups: Groups) {
         let stage = &self.stages[from];
         let (cells, shapes) = (stage.cells.clone(), stage.shapes.clone());
@@ -203,7 +202,7 @@ fn climb<'a>(
     stages
 }
 
-/// What each vertex of a height is to hold, most first; those that get nothing left out.
+/// What each vertex of a height is to hold, most first, without those that get nothing.
 pub(super) fn shares_of_level(tree: &Tree, height: usize, shapes: &[usize]) -> Vec<Share> {
     let vertices = tree.vertices(height);
     if height == 0 {

@@ -1,15 +1,15 @@
 //! Grouping from the edges of a pattern inwards: the refined mapper's other way to group a level.
 //!
 //! Problem: EagerMap begins each group with the lowest free element, wherever that is in the pattern
-//! (see [`super::refine`]). Rule (ours): a group begins with the free element that has the least to
-//! do with those that are free, yet something: the end of a chain, the corner of a grid. It grows as
-//! EagerMap's do; ties go to the element that has less to do with those that are free, then to the
-//! lowest. Where nothing is left that communicates with the group, it begins again at an edge.
+//! (see [`super::refine`]). Rule (ours): a group begins with the free element that communicates least with the free ones,
+//! but not nothing: the end of a chain, the corner of a grid. It grows as EagerMap's do; ties go to the element that
+//! communicates less with the free ones, then to the lowest. Where nothing is left that communicates with the group, it
+//! begins again at an edge.
 //!
 //! Only *strong* ties count here: cells with at most four binary digits less than the largest of their
-//! row (a power of two as bound lets whole stretches of a row be passed over at a glance). Where more than an eighth of the cells are strong, the pattern has no edges to speak of, and there is no
-//! such grouping. Cost: the matrix is read once, up to
-//! where that is clear; the rest depends on the number of strong ties.
+//! row (with a power of two as bound, whole stretches of a row can be skipped at once). Where more than an eighth of the
+//! cells are strong, the pattern has no edges to speak of, and there is no such grouping. Cost: the matrix is read once, up
+//! to where that is clear; the rest depends on the number of strong ties.
 
 use std::cmp::Reverse;
 
@@ -103,11 +103,11 @@ pub(super) fn grow_from_edges(
     Some(groups)
 }
 
-/// What stands for an element that is not free any more, above all others.
+/// The figure of an element that is no longer free, above all others.
 const TAKEN: u64 = u64::MAX;
 
-/// How much an element is at an edge, the least most: by what it has to do with those that are free.
-/// One that has nothing to do with them is last.
+/// How near an element is to an edge, the nearest lowest: how much it communicates with the free ones. An element that does
+/// not communicate with them comes last.
 fn edge(with_free: u64) -> u64 {
     match with_free {
         0 => TAKEN - 1,

@@ -4,16 +4,17 @@
 //! they hold, are given, and of all ways to seat the threads the one of lowest
 //! [`super::quality()`] is found. (Without seats given, all threads on one CPU would be best.)
 //!
-//! Branch and bound: threads are seated one after the other, those first that communicate most with
-//! those that are seated. Seats that are alike (under vertices of like seats, none of them taken) are
-//! tried once. A branch is left when it cannot become better than the best so far, the refined
-//! mapper's to begin with. The bound (after Gilmore and Lawler's for the quadratic assignment
-//! problem): what seated threads communicate among themselves; plus, for each thread that is not, the
-//! least over free seats of what it communicates with seated ones from there, plus half of what it
-//! communicates with the others, the largest count over the shortest distance.
+//! Branch and bound: threads are seated one after the other, first those that communicate most with
+//! seated ones. Seats that are alike (under vertices of like seats, none of them taken) are tried
+//! once. A branch is left when it cannot become better than the best so far, the refined mapper's to
+//! begin with. The bound (after Gilmore and Lawler's for the quadratic assignment problem): what
+//! seated threads communicate among themselves; plus, for each unseated thread, the least over free
+//! seats of what it communicates with seated ones from there, plus half of what it communicates with
+//! the others, the largest count over the shortest distance.
 //!
-//! Properties: quality is never above the refined mapper's, hence EagerMap's, and nobody's who loads
-//! CPUs as EagerMap does is below. Cost: exponential; the caller says how many branches it may take.
+//! Properties: quality is never above EagerMap's, nor the refined mapper's if that loads CPUs alike,
+//! and no mapping that loads CPUs as EagerMap does has a lower one. Cost: exponential; the caller
+//! says how many branches it may take.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -86,8 +87,8 @@ fn by_ties(communication: &Communication) -> Vec<usize> {
     order
 }
 
-/// For each seat and height, what the seats under the vertex above it are like: equal for vertices
-/// of a height whose seats are.
+/// For each seat and height, the kind of the vertex above it: equal for vertices of a height with
+/// like seats.
 fn kinds_of_seats(tree: &Tree, seats: &[usize]) -> Vec<Vec<usize>> {
     let mut kinds = vec![Vec::new(); seats.len()];
     for height in 0..=tree.height() {

@@ -20,8 +20,8 @@ pub(super) struct Square<'a> {
 }
 
 impl<'a> Square<'a> {
-    /// Of each row the columns and counts that are not 0, and some that are. Whole stretches of zeros are
-    /// passed over at a glance.
+    /// For each row, the columns and counts that are not 0, and some that are: only whole stretches of
+    /// zeros are skipped.
     pub(super) fn rows(
         self,
     ) -> impl ExactSizeIterator<Item = impl Iterator<Item = (usize, u64)> + Clone> {
@@ -62,7 +62,7 @@ pub(super) type FewCells = Vec<Vec<(usize, u64)>>;
 /// One of so many cells may count.
 const FEW: usize = 8;
 
-/// Of each row the cells that are at least what `least` says of it, but for its own; `None` where they
+/// For each row, the cells that are at least what `least` says of it, except its own; `None` where they
 /// are not few. The first rows may have more than their part; four to an element are always few.
 pub(super) fn few_cells<Row: Iterator<Item = (usize, u64)> + Clone>(
     rows: impl ExactSizeIterator<Item = Row>,
@@ -82,7 +82,7 @@ pub(super) fn few_cells<Row: Iterator<Item = (usize, u64)> + Clone>(
     Some(cells)
 }
 
-/// Twice what the members of each group communicate with each other, by what all communicate with each.
+/// Twice what the members of each group communicate with each other, from the groups' ties.
 pub(super) fn within_groups(communication: Square<'_>, groups: &Groups) -> Vec<u64> {
     let ties = groups.ties.chunks_exact(communication.side);
     let within = |(members, ties): (&Vec<usize>, &[u64])| {
@@ -135,8 +135,8 @@ pub(super) fn grow(communication: Square<'_>, shapes: &[usize], shares: &[Share]
         let mut left: usize = wanted.iter().sum();
         let mut members = Vec::with_capacity(left);
         while left > 0 {
-            // Nobody has ties with a group without members: the lowest is its seed. The table is not
-            // read for it: that would fetch it from the kernel once more than it need be.
+            // A group without members has no ties yet: the lowest element is its seed. The table is not
+            // read for it: that would cost the kernel a page fault more than is needed.
             let seed = || free.iter().position(|&element| wanted[shapes[element]] > 0);
             let found = if members.is_empty() {
                 seed()
@@ -175,7 +175,7 @@ fn closest(free: &[usize], shapes: &[usize], wanted: &[usize], sums: &[u64]) -> 
 }
 
 /// What every element communicates with all members of each group together: a row for each group. By
-/// the cells that are not 0, where they are few.
+/// `few`, the cells that are not 0, where they are few.
 pub(super) fn sum_rows(
     communication: Square<'_>,
     few: Option<&FewCells>,

@@ -1,16 +1,15 @@
-//! Of all mappings that are as good as one, one that moves few threads.
+//! Of all mappings that are as good as a given one, one that moves few threads.
 //!
 //! Problem: vertices of a tree that are alike can change names at no cost, and a mapper knows nothing of
 //! where threads are: the same grouping of threads can come out with every group on another node, and
 //! all of them, and all of their memory, would move for nothing.
 //!
 //! Rule (ours): from the root down, the groups under a vertex's children are dealt to the children of
-//! the same shape anew, the pair of group and child first that has most threads there now. Where that
-//! greedy deal keeps fewer threads where they are than the mapping as it was, the mapping stays as it
-//! was.
+//! the same shape anew, the pair of group and child first that has most threads there now. If that
+//! greedy deal keeps no more threads where they are than the given mapping, the given one stays.
 //!
 //! Properties: the quality is the mapping's, and CPUs of a shape are loaded alike; never more threads
-//! move than by the mapping as it was; where threads are now, mapped, comes out unchanged.
+//! move than by the given mapping; a mapping that leaves threads where they are now comes out unchanged.
 
 use numaherd_topology::CpuId;
 
@@ -39,8 +38,8 @@ pub fn with_few_moves(tree: &Tree, mapping: &[CpuId], now: &[CpuId]) -> Vec<CpuI
     }
 }
 
-/// Has what is under one vertex go under another of its shape. `pairs`: where each thread under the
-/// first is mapped and, under the second, is now.
+/// Puts what is under one vertex under another of its shape. `pairs`: where each thread is mapped under
+/// the first, and where it is now under the second.
 fn deal(
     tree: &Tree,
     height: usize,
@@ -106,7 +105,7 @@ mod tests {
     fn a_greedy_deal_that_moves_more_is_not_taken() {
         let tree = Tree::even(&[2, 11]).expect("22 CPUs");
         // Of the first group 5 are on node 0 and 6 on node 1, of the second 5 on node 1: greedily the
-        // first goes to node 1, where 6 stay, and the second to node 0, where nobody does.
+        // first goes to node 1, where 6 stay, and the second to node 0, where none does.
         let mapping = cpus(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
         let now = cpus(&[0, 1, 2, 3, 4, 16, 17, 18, 19, 20, 21, 11, 12, 13, 14, 15]);
         assert_eq!(with_few_moves(&tree, &mapping, &now), mapping);

@@ -1,4 +1,4 @@
-//! Whether who communicates with whom has changed so much that threads are to be mapped anew.
+//! Whether communication between threads has changed so much that they are to be mapped anew.
 //!
 //! Problem: a mapping that follows every flicker of the counts moves threads for nothing. IPM
 //! (§4.4.4) changes it "only if the sharing pattern changes significantly" and leaves open what that
@@ -7,17 +7,18 @@
 //! Measure (ours): the share of all communication that is now between other pairs than when threads
 //! were last mapped. Both matrices are scaled to a sum of 1; the measure is half the sum of the
 //! differences of their cells (the total variation distance), from 0, the same pattern however much
-//! or little there is of it, to 1, none of the pairs the same. Changed is a pattern when that is
-//! above a share that can be set; a fifth by default, as N-MASS (§3.4) has it for miss rates. Against
-//! the last mapped pattern, not the last seen one, so that what creeps is noticed too.
+//! or little there is of it, to 1, none of the pairs the same. A pattern has changed when that is
+//! above a share that can be set; a fifth by default, as N-MASS (§3.4) has it for miss rates. It is
+//! compared with the last mapped pattern, not the last seen one, so that slow changes are noticed
+//! too.
 //!
 //! Chance alone makes patterns differ: of N events spread evenly over m pairs, two samples differ by
 //! about 0.56 * sqrt(m / N). With fewer than eight events to a pair, that is above a fifth.
 //!
-//! Also changed: when threads came or went, and when the CPUs to be had did. As long as nobody has
-//! communicated there is nothing to go by, and what was mapped stays.
+//! A pattern has also changed when threads or available CPUs came or went. As long as no threads have
+//! communicated, there is nothing to go by, and what was mapped stays.
 //!
-//! Properties: the same pattern twice is no change, nor is it aged or multiplied (but for rounding);
+//! Properties: the same pattern again is no change, even if aged or multiplied (except for rounding);
 //! the first with any communication is one. Cost: n^2, far below that of a mapper.
 
 use super::{Communication, Tree};
@@ -34,7 +35,7 @@ pub struct Pattern {
 
 impl Pattern {
     /// Nothing mapped yet. `changed_by` is the share of communication, from 0 to 1, above which a
-    /// pattern is another.
+    /// pattern has changed.
     pub fn new(changed_by: f64) -> Self {
         Self {
             changed_by,
@@ -42,8 +43,7 @@ impl Pattern {
         }
     }
 
-    /// Whether threads are to be mapped anew. If so, this is what they are held to be mapped by from
-    /// now on.
+    /// Whether threads are to be mapped anew. If so, this becomes the last mapped pattern.
     pub fn has_changed(&mut self, communication: &Communication, tree: &Tree) -> bool {
         let changed = match &self.last {
             None => communication.total() > 0,
@@ -60,8 +60,8 @@ impl Pattern {
     }
 }
 
-/// The share of communication that is between other pairs, from 0 to 1 (see above). 0 when in one of
-/// the two nobody communicates, or they are of different numbers of threads.
+/// The share of communication that is between other pairs, from 0 to 1 (see above). 0 when one of the
+/// two has no communication, or they are of different numbers of threads.
 pub fn difference(one: &Communication, other: &Communication) -> f64 {
     let totals = [one.total(), other.total()].map(|total| total as f64);
     if totals.contains(&0.0) || one.threads() != other.threads() {

@@ -23,7 +23,7 @@ pub fn scattered(of: &Communication, stride: usize) -> Communication {
     renumbered(of, |thread| thread * stride % of.threads())
 }
 
-/// Everybody with everybody alike.
+/// All threads communicate alike.
 pub fn all_to_all(threads: usize) -> Communication {
     Communication::of(threads, |row, column| if row < column { 100 } else { 0 })
 }

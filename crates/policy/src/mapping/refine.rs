@@ -9,20 +9,20 @@
 //! 1. Level by level from the bottom, group anew from the edges of the pattern inwards
 //!    ([`super::edge`]), and keep that if it lowers the quality of the whole mapping. Swaps alone do
 //!    not do this: to shift a chain by one, every group must hand one thread on, and until the last
-//!    has, nothing is gained. Left out where all groups of a size are as good as each other: where
-//!    one was left with the rest, it shows. Left out too where more is not held within groups.
+//!    has, nothing is gained. This is left out if all groups of a size are equally good (one left with
+//!    the rest would be worse), or if the new groups do not hold more communication.
 //! 2. Level by level from the bottom, swap two elements of one shape across groups while that
-//!    lowers the quality of the whole mapping, not only that of the level. For each element the
-//!    group it would gain most in is found, the elements are tried by what they would gain there,
-//!    each against all members of that group, and the best swap made. Passes go on until one makes
-//!    no swap. Swapping groups moves everything under them, so levels below keep what they have.
+//!    lowers the quality of the whole mapping, not only that of the level. For each element, the group
+//!    in which it would gain most is found. Elements are tried in the order of that gain, each against
+//!    all members of that group, and the best swap is made. Passes go on until one makes no swap.
+//!    Swapping groups moves everything under them, so levels below keep what they have.
 //!
 //! Bounded: at each level, swaps and passes end once they have touched a quarter as many cells as the
-//! level's matrix has, and a thousand more, that a dozen threads may be swapped at all.
+//! level's matrix has, and a thousand more, so that a dozen threads can be swapped at all.
 //!
-//! Properties: quality is never above EagerMap's (of counts halved as [`Communication`] says, should
-//! they be astronomic); CPUs are loaded as by one of the two groupings, so all that is said there
-//! holds; equal input gives equal output.
+//! Properties: quality is never above EagerMap's (by counts halved as [`Communication`] says, if they
+//! are astronomic); CPUs are loaded as by one of the two groupings, so all that is said there holds;
+//! equal input gives equal output.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ use super::edge::grow_from_edges;
 use super::grouping::{FewCells, Groups, add, collapse, few_cells, sum_rows, within_groups};
 use super::{Communication, Tree};
 
-/// A cell somewhere takes the time of about so many in a row.
+/// A scattered cell takes the time of about so many in a row.
 const SCATTERED: usize = 8;
 /// So many cells may be touched however small the matrix is.
 const ALWAYS: usize = 1024;
@@ -42,7 +42,7 @@ const ALWAYS: usize = 1024;
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
     let mut grouped = group(communication, tree);
-    // Of the threads' matrix, the lowest, the cells that are not 0, where they are few.
+    // The cells of the threads' matrix, the lowest, that are not 0, where they are few.
     let lowest = grouped.stages.first();
     let few = lowest.and_then(|stage| few_cells(stage.square().rows(), |_, _| 1));
     let few = few.as_ref();
@@ -94,7 +94,7 @@ fn swap_all(grouped: &mut Grouped<'_>, few: Option<&FewCells>) {
     }
 }
 
-/// What elements communicate within themselves does not change with where they are.
+/// Removes what elements communicate within themselves: it does not change with where they are.
 fn forget_own(stage: &mut Stage<'_>) {
     let elements = stage.elements();
     for (group, members) in stage.groups.members.iter().enumerate() {
@@ -152,9 +152,9 @@ impl<'s, 'a> Swaps<'s, 'a> {
         }
     }
 
-    /// Makes all swaps that gain, within bounds. Whether there were any.
+    /// Makes all swaps that gain, within bounds. Returns whether there were any.
     fn make(&mut self, few: Option<&FewCells>) -> bool {
-        // Where elements differ in shape, the best group may have nobody to swap with.
+        // Where elements differ in shape, the best group may have none to swap with.
         let few = few.filter(|_| self.stage.kinds == 1);
         let mut any = false;
         while self.stage.groups.members.len() > 1 && self.is_within_bounds() {
@@ -199,9 +199,9 @@ impl<'s, 'a> Swaps<'s, 'a> {
         std::iter::once(own).chain(higher).take(levels)
     }
 
-    /// For each element that would be better off in another group, the best one, those that would
-    /// gain most first. Where cells that are not 0 are few, an element is best off in a group that it
-    /// communicates with: of groups under the same vertices such a one always has more.
+    /// The elements that would be better off in another group, each with the best one, those that would
+    /// gain most first. Where few cells are not 0, only groups that an element communicates with are
+    /// tried: of groups under the same vertices, such a one always has more.
     fn wishes(&mut self, few: Option<&FewCells>) -> Vec<(usize, usize)> {
         let (elements, levels) = (self.elements, 1 + self.higher.len());
         let sum = |element: usize, group: usize| -> u64 {
@@ -246,7 +246,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
         wishes.into_iter().map(with_group).collect()
     }
 
-    /// Of the members of a group the one with which a swap gains most, if one gains.
+    /// The member of a group with which a swap gains most, if one gains.
     fn best_swap(&mut self, element: usize, group: usize) -> Option<usize> {
         let from = self.group_of[element];
         let apart = self.apart(from, group);
@@ -265,7 +265,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
             if self.stage.shapes[with] != self.stage.shapes[element] {
                 continue;
             }
-            // Each would gain by being where the other is, but the other then is not.
+            // Each would gain by being where the other is, but the other is then no longer there.
             let lost = 2 * apart as u64 * counts[with];
             let gain = own + gain(with, group, from) - lost.cast_signed();
             if gain > best.map_or(0, |(gain, _)| gain) {

@@ -1,14 +1,14 @@
 //! The tree of a machine: machine, packages, nodes, memory domains, cores, CPUs.
 //!
 //! Mappers see a machine as levels of vertices. Height 0 are the CPUs; the last height has one
-//! vertex, the root. Only CPUs that are online and allowed are in it, and so nothing without one:
-//! memory-only nodes are not. A node that spans packages (a machine of one node and two sockets)
-//! becomes one vertex under each. A level whose vertices all have a single child (one domain in every
-//! node, cores without siblings) says nothing and is left out, as EagerMap skips levels of arity 1.
+//! vertex, the root. Only CPUs that are online and allowed are in it, and nothing without such a CPU:
+//! no memory-only nodes. A node that spans packages (a machine of one node and two sockets) becomes
+//! one vertex under each. A level whose vertices all have a single child (one domain in every node,
+//! cores without siblings) says nothing and is left out, as EagerMap skips levels of arity 1.
 //!
-//! *Hops*, the distance of two CPUs: how many levels up they meet, 0 for a CPU and itself. Not node
-//! latencies, although some machines state them: those between more than two nodes are rarely those
-//! of a tree, so that no mapper that goes by a tree could be held to them.
+//! *Hops*, the distance of two CPUs: how many levels up they meet, 0 for a CPU and itself. Node
+//! latencies are not used, although some machines state them: those between more than two nodes
+//! rarely form a tree, so no mapper that uses a tree could follow them.
 //!
 //! *Shape*: two vertices are of one shape when their subtrees are alike up to the order of children.
 //! What was grouped for one can be put on the other. On an even tree all vertices of a height are of
@@ -159,7 +159,7 @@ impl Tree {
         Some(self.hops_of_leaves(self.leaf(one)?, self.leaf(other)?))
     }
 
-    /// Of two CPUs by their places in [`Tree::cpus`].
+    /// The hops between two CPUs, by their places in [`Tree::cpus`].
     pub(super) fn hops_of_leaves(&self, one: usize, other: usize) -> usize {
         self.above
             .iter()
@@ -185,7 +185,7 @@ impl Tree {
             .partition_point(|children| children.end <= vertex)
     }
 
-    /// What a subtree is like: equal for two vertices of a height that are alike.
+    /// The shape of a subtree: equal for two vertices of a height that are alike.
     pub(super) fn shape(&self, height: usize, vertex: usize) -> usize {
         match height {
             0 => 0,

@@ -31,7 +31,7 @@ impl<P: Paging> Bench<P> {
         bench
     }
 
-    /// An interval ends, in which the placement moved nobody.
+    /// An interval ends, in which the placement moved no thread.
     pub(super) fn interval(&mut self) {
         assert_eq!(self.paging.placed(&[], &self.scene.snapshot), []);
     }

@@ -1,39 +1,39 @@
 //! By use: memory that one node uses moves there, and memory that several nodes use is spread over them.
 //!
 //! Problem: the threads of a process run on several nodes, but one of them loaded the memory, so all wait for one
-//! controller. What each thread has for itself belongs beside it. What all use has no right node, and is read fastest
-//! from all nodes at once.
+//! controller. Memory that one thread has for itself belongs beside it. Memory that all use has no right node, and is read
+//! fastest from all nodes at once.
 //!
 //! Rule: the paging counts sampled accesses of each process that has placed threads on several nodes and no other busy
 //! threads. It counts them by block and by node of the thread.
 //! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
-//!    block is *private* and moves there. Otherwise it is *shared*, by all nodes of the process but those that hardly use it
-//!    (less than half as much as they would if all used it alike). It moves to the one of these that has the fewest blocks
-//!    for each of its threads, if there are then no more than are left where it was; if it is hardly used where it was, no
-//!    more than were there. So it stays beside users of it while controllers have as much to do as each other: more local
-//!    lines do not make up for a controller that has more to do than the others. A block stays while three quarters of its
-//!    accesses are local: its pages already lie with their users. A shared block also stays if more of its process's
-//!    counted lines are local than 3 allows.
-//! 2. *By other blocks* of its process it is judged until then, if these are alike. Two accesses to one block always
-//!    come from one node if all memory is private, and only as often as by chance if all is shared. If at least 32 such
-//!    pairs were seen and their share is within 15 % of the way from one of these to the other, the process counts as
-//!    that. It also counts as shared if at least four blocks were judged by their own accesses and two thirds of them
-//!    are shared. A block that is judged shared in this way goes where 4 says if 4 has been done,
+//!    block is *private* and moves there. Otherwise it is *shared* by the nodes of the process, except those that hardly
+//!    use it (less than half as much as they would if all used it alike). It moves to the sharing node with the fewest
+//!    blocks per thread, if that node then has no more than remain where the block was (or, if the block was hardly used
+//!    there, no more than were there). So a block stays beside its users while controllers are evenly loaded: more local
+//!    lines do not make up for an overloaded controller. A block stays while three quarters of its accesses are local: its
+//!    pages already lie with their users. A shared block also stays if more of its process's counted lines are local than 3
+//!    allows.
+//! 2. *By other blocks* of its process a block is judged until then, if these are alike. Two accesses to one block always
+//!    come from one node if all memory is private, and only as often as by chance if all is shared. Once 32 pairs of
+//!    accesses were seen, the process counts as private or as shared if the share of pairs from one node is within 15 % of
+//!    the way between these two. It then also counts as shared if at least four blocks were judged by their own accesses
+//!    and two thirds of them are shared. A block that is judged shared in this way goes where 4 says if 4 has been done,
 //!    else where 1 says for a block that all nodes use.
-//! 3. *A process counts as shared* only if its local accesses are no more than half of the way from chance to all, both
-//!    of those that are sampled and of those that are counted (half of which count 5 s later): samples of a moment may
-//!    show only one phase of a program.
-//! 4. *All at once*: when a process begins to count as shared, all the rest of its private memory is ordered to the
-//!    nodes in turn, 512 pages each time, each as often as it has threads. So memory that is large, or only written, need
-//!    not be sampled block by block. Blocks that all nodes use go where their turn is from then on. Memory of fewer blocks
-//!    of 512 pages than there are threads would not be even on the nodes, and is not ordered like this.
-//!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it
-//!    for a while. Memory that the placement has dealt counts as ordered like this, unless more than an eighth of a node's
-//!    part did not get there. Where an eighth of a process's private memory or less would move, it is even enough: it counts
+//! 3. *A process counts as shared* only if the share of its accesses that are local is no more than half of the way from
+//!    chance to all. This must hold for sampled and for counted accesses (half of the latter count 5 s later): samples of a
+//!    moment may show only one phase of a program.
+//! 4. *All at once*: when a process begins to count as shared, all the rest of its private memory is ordered to the nodes
+//!    in turn, 512 pages each time, each as often as it has threads. So memory that is large, or only written, need not be
+//!    sampled block by block. From then on, blocks that all nodes use go to the node whose turn they are. If there are
+//!    fewer blocks of 512 pages than threads, memory would not be even on the nodes, and is not ordered like this.
+//!    Afterwards it takes 32 accesses to judge a block, since threads that pass through it in turn each seem to own it for
+//!    a while. Memory that the placement has dealt counts as ordered like this, unless more than an eighth of a node's part
+//!    did not get there. If no more than an eighth of a process's private memory would move, it is even enough: it counts
 //!    as ordered, and blocks that all nodes use stay.
 //!
 //! Where the placement gives out rations of a process's pages ([`crate::policy::Place::rations`]), only blocks are ordered,
-//! by 1 and 2, and no more than that many pages: those first that are used most.
+//! by 1 and 2, and no more pages than the ration: the most used blocks first.
 //!
 //! A block is ordered once by others' accesses and once by its own, and again only when its node has no thread of the
 //! process any more, or after `thaw_after_s`. All the rest at once is ordered once within `thaw_after_s`.
@@ -110,10 +110,10 @@ const ENOUGH_AMONG_SHARED: u32 = 32;
 const ENOUGH_PAIRS: u32 = 32;
 /// How far pairs may be from all, or from chance, as a share of the way between the two.
 const ALIKE: f64 = 0.15;
-/// Blocks judged by their own accesses by which the others are (chosen here).
+/// So many blocks must be judged by their own accesses before the others are judged by them (chosen here).
 const ENOUGH_JUDGED: u32 = 4;
-/// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: pages that
-/// are smaller parts of blocks lie with their users (chosen here).
+/// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: parts of blocks
+/// may lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
 /// Accesses in a row that were local, or to blocks that stay where they were ordered, after which sampling rests.
 const SETTLED: u32 = 128;
@@ -127,15 +127,15 @@ pub struct ByUse {
     nodes: BTreeMap<ProcessId, Vec<NodeId>>,
     blocks: HashMap<(ProcessId, u64), Block>,
     tallies: HashMap<ProcessId, Tally>,
-    /// Those of the processes with less memory than can be dealt.
+    /// The processes of these with too little memory to deal.
     small: HashSet<ProcessId>,
-    /// Of processes of which it is limited how many pages may be ordered.
+    /// Processes for which the pages that may be ordered are limited.
     rations: HashMap<ProcessId, Ration>,
-    /// Those whose private memory is as even on the nodes of their threads as dealing would make it.
+    /// Processes whose private memory is as even on the nodes of their threads as dealing would make it.
     even: HashSet<ProcessId>,
     /// When the last snapshot was taken, in ns.
     now_ns: u64,
-    /// Of the processes whose lines are counted, which were local.
+    /// How many lines were local, for the processes whose lines are counted.
     counted: HashMap<ProcessId, Counted>,
     /// Processes that count as shared since the last batch, with the thread whose access showed it.
     found_shared: Vec<(ProcessId, ThreadId)>,
@@ -204,8 +204,8 @@ impl Tally {
         }
     }
 
-    /// What the process's blocks are, if they are alike; its threads are on these nodes, and such a share of their lines was
-    /// local, as far as they are counted.
+    /// What the process's blocks are, if they are alike. `nodes` are those of its threads; `counted` is the share of their
+    /// lines that was local, if they are counted.
     fn kind(&self, nodes: &[NodeId], counted: Option<f64>) -> Option<Kind> {
         if self.pairs < ENOUGH_PAIRS {
             return None;
@@ -222,7 +222,7 @@ impl Tally {
         }
     }
 
-    /// A block is now known to lie on a node.
+    /// Notes that a block lies on a node.
     fn lies(&mut self, block: &mut Block, on: NodeId) {
         let before = block.home.replace(on);
         if let Some(blocks) = before.and_then(|before| self.blocks_on.get_mut(&before)) {
@@ -231,7 +231,7 @@ impl Tally {
         *self.blocks_on.entry(on).or_default() += 1;
     }
 
-    /// Where a block belongs that `users` use, of all nodes with threads of the process.
+    /// Where a block that `users` use belongs; `nodes` are those of the process's threads.
     fn among(&self, users: &[NodeId], block: &Block, nodes: &[NodeId]) -> Option<NodeId> {
         let on = |node| self.blocks_on.get(&node).copied().unwrap_or(0);
         let for_each = |blocks: u32, node: NodeId| {
@@ -241,14 +241,14 @@ impl Tally {
             .min_by(|&a, &b| for_each(on(a), a).total_cmp(&for_each(on(b), b)))?;
         let then = for_each(on(least) + 1, least);
         let stays = |&home: &NodeId| {
-            // Beside a user it stays unless no fewer are left there.
+            // Beside a user, it stays unless at least as many are left there.
             let left = on(home).saturating_sub(u32::from(users.contains(&home)));
             then > for_each(left, home)
         };
         block.home.filter(stays).or(Some(least))
     }
 
-    /// The node whose turn a page is that is shared: as it was when all was dealt, while that node has threads of the process.
+    /// The node whose turn a shared page is: as when all was dealt, while that node has threads of the process.
     fn whose_turn(&self, nodes: &[NodeId], page: u64) -> NodeId {
         turn_in(self.dealt.iter().copied(), page)
             .filter(|node| nodes.contains(node))
@@ -275,8 +275,8 @@ impl ByUse {
         tally.is_some_and(|tally| tally.at_large_ns.is_some())
     }
 
-    /// All memory of a process is ordered at once: the orders of this batch for blocks of it do not go out, and those that
-    /// had gone to their user are where all do.
+    /// All memory of a process is ordered at once: the orders of this batch for its blocks are dropped, and blocks that had
+    /// gone to their user now go where all do.
     fn give_way(&mut self, process: ProcessId, of_this_batch: &[(ProcessId, u64)]) {
         for key in of_this_batch.iter().filter(|(of, _)| *of == process) {
             if let Some(block) = self.blocks.get_mut(key) {
@@ -309,8 +309,8 @@ fn spread_out(placed: &[PlacedThread]) -> BTreeMap<ProcessId, Vec<NodeId>> {
     nodes
 }
 
-/// The processes with busy threads that are not placed: where these are in a moment is not known, and they would wait for
-/// memory that went to the others.
+/// The processes with busy threads that are not placed: where these will be is not known, and they would wait for memory
+/// that went to the others.
 fn with_others(placed: &[PlacedThread], snapshot: &Snapshot) -> HashSet<ProcessId> {
     let placed: HashSet<ThreadId> = placed.iter().map(|thread| thread.thread).collect();
     let is_other =
@@ -356,7 +356,7 @@ impl PageRule for ByUse {
 
     fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {
         let mut nodes = spread_out(placed);
-        // What is known of one is kept while a thread of it waits for its place.
+        // What is known of a process is kept while one of its threads waits for its place.
         let on_several: HashSet<ProcessId> = nodes.keys().copied().collect();
         let is_free =
             |process| (snapshot.process(process)).is_none_or(|known| known.memory_policy.is_none());
@@ -545,7 +545,7 @@ impl PageRule for ByUse {
             .blocks
             .get(&(wish.process, wish.page / self.block_pages));
         let to = wish.to;
-        // Of two orders in one batch, the first was to another node.
+        // The first of two orders in one batch went to another node.
         let ordered = block.and_then(|block| block.ordered.filter(|ordered| ordered.to == to));
         match ordered.map(|ordered| ordered.kind) {
             Some(Kind::Private) => {

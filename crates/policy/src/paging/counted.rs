@@ -66,7 +66,7 @@ const SHARERS: usize = 2;
 struct Page {
     /// By node; few, so that a list is as good as a map.
     by_node: Vec<(NodeId, u32)>,
-    /// Who accessed it last, the latest first.
+    /// The threads that accessed it last, the latest first.
     sharers: [Option<ThreadId>; SHARERS],
 }
 
@@ -105,7 +105,7 @@ impl Counted {
             .retain(|&(process, _), _| snapshot.process(process).is_some());
     }
 
-    /// Counts an access; the page as it is counted then.
+    /// Counts an access; returns its page.
     fn count(&mut self, access: &Access<'_>) -> &mut Page {
         let page = self.0.entry(access.key()).or_default();
         page.count(access.node);

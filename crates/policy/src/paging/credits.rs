@@ -1,11 +1,11 @@
 //! Events credited by IPM's equations: which node a page belongs to and which threads share pages, from
 //! single TLB misses or memory samples.
 //!
-//! Problem: where nothing tells how long pages stay in TLBs, single events must do. Rule (IPM §5.2,
+//! Problem: where nothing measures how long pages stay in TLBs, single events must do. Rule (IPM §5.2,
 //! strategy ii): "the same procedure", Eq. 3 to 9 ([`numaherd_hardware::Histories`]), each event
 //! crediting its page to the thread and to the node that it ran on, with a fixed weight in place of the
-//! residency. The weight is 2^`CR_aging` ([`numaherd_hardware::IpmConfig::event_weight`]; there is why
-//! it cannot be 1).
+//! residency. The weight is 2^`CR_aging` ([`numaherd_hardware::IpmConfig::event_weight`]; its
+//! documentation says why it cannot be 1).
 //!
 //! Each process has histories and a matrix of its own; what they found is taken out once an interval.
 
@@ -32,7 +32,7 @@ struct OfProcess {
     histories: Histories,
     application: Application,
     threads: HashMap<ThreadId, Thread>,
-    /// Whether there was anything since the matrix was taken out.
+    /// Whether any event was credited since the matrix was taken out.
     credited: bool,
 }
 
@@ -50,7 +50,7 @@ impl Credits {
         }
     }
 
-    /// Credits an event; the node of its thread, where its page should be there.
+    /// Credits an event. Returns the node of its thread if its page should move there.
     pub(super) fn credit(&mut self, access: &Access<'_>) -> Option<NodeId> {
         let (sample, topology) = (access.sample, access.topology);
         let node = topology.node_index(access.node)?;
@@ -90,7 +90,7 @@ impl Credits {
         came.notification.map(|_| access.node)
     }
 
-    /// Ends the threads and processes that are not there any more.
+    /// Ends the threads and processes that are gone.
     pub(super) fn keep_only(&mut self, snapshot: &Snapshot) {
         self.processes
             .retain(|&process, _| snapshot.process(process).is_some());

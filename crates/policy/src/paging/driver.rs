@@ -5,15 +5,16 @@
 //! stop pages from going back and forth.
 //!
 //! Rule: a paging is a [`PageRule`], and [`Driven`] makes a [`Paging`] of it:
-//! 1. the rule sees each access (sample) whose CPU is in the machine, and wishes its page on a node or
-//!    nothing. Notices are wishes themselves, if the rule accepts them;
+//! 1. the rule sees each access (sample) whose CPU is in the machine, and may wish its page on a node. Notices are
+//!    wishes themselves, if the rule accepts them;
 //! 2. wishes become orders, with the rule's reason: for the very pages ([`single`](super::single)), or for
 //!    windows of pages around them ([`windows`](super::windows)). If the paging has a
 //!    [`guard`](super::guard), it holds back pages that go back and forth.
-//! 3. what the rule orders at large follows them, where it has learned enough of a process's accesses.
+//! 3. once a rule knows enough of a process's accesses, it may order all memory of the process at large; wishes for
+//!    that process are then dropped.
 //!
-//! Properties: every other order is for a page that was accessed or noticed in that batch, to a node that the
-//! rule wished for it; no page is in two such orders of one batch to one node.
+//! Properties: every order that is not at large is for a page that was accessed or noticed in that batch, to a node
+//! that the rule wished for it; no page is in two such orders of one batch to one node.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -69,10 +70,10 @@ pub trait PageRule: Send {
         Vec::new()
     }
 
-    /// What became of orders, those of the placement among them.
+    /// Called with the outcomes of orders, including the placement's.
     fn moved(&mut self, _outcomes: &[PageOutcome]) {}
 
-    /// Pages of an order that nobody tried to move.
+    /// Called with the pages of an order of which some were not tried.
     fn not_tried(&mut self, _process: ProcessId, _pages: Range<u64>) {}
 }
 
@@ -126,7 +127,7 @@ pub struct Wish<'a> {
     pub page: u64,
     /// The node that it belongs on.
     pub to: NodeId,
-    /// It is there already: no order, but earlier wishes for the page count no longer.
+    /// Whether it is there already: no order, but earlier wishes for the page no longer count.
     pub stays: bool,
     /// When it was accessed or noticed, in ns.
     pub time_ns: u64,
@@ -151,7 +152,7 @@ impl Wish<'_> {
     }
 }
 
-/// What makes orders of wishes.
+/// Turns wishes into orders.
 pub trait Orders: Send {
     /// Once an interval: the threads that have been given a core, and what was observed.
     fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot);
@@ -172,7 +173,7 @@ pub trait Orders: Send {
         reason: &dyn Fn(&Wish<'_>, String) -> Reason,
     ) -> Vec<PageOrder>;
 
-    /// What became of orders.
+    /// Called with the outcomes of orders.
     fn moved(&mut self, outcomes: &[PageOutcome]);
 }
 
@@ -192,7 +193,7 @@ impl<R: PageRule> Driven<R> {
         }
     }
 
-    /// The same; pages that go to and fro are frozen.
+    /// As [`Self::new`], but pages that go to and fro are frozen.
     pub fn guarded(settings: &Settings, rule: R) -> Self {
         Self {
             rule,

@@ -4,10 +4,10 @@
 //! node, again and again. Nothing is gained, and each move costs (DINO §3.3.2: detect it and discontinue).
 //!
 //! Rule: a process's pages fall into chunks of `K` pages (aligned). A chunk *belongs* to the node
-//! that a sampled access inside it last had pages ordered to. A *bounce* is a chunk that changes
-//! hands; after more than `bounce_limit` bounces it is frozen: no page of it is ordered anywhere. A
-//! window never reaches into a neighbouring chunk that belongs to another node or is frozen, so
-//! that two threads at work side by side do not bounce each other's edges.
+//! that a sampled access inside it last had pages ordered to. When a chunk changes hands, it *bounces*. A
+//! chunk that would bounce more than `bounce_limit` times is frozen: no page of it is ordered anywhere. A
+//! window never reaches into a neighbouring chunk that belongs to another node or is frozen, so two
+//! threads at work side by side do not bounce each other's edges.
 //!
 //! Thaw: `thaw_after_s` seconds after it was frozen, by the samples' own time, a chunk starts again
 //! as if never ordered. A chunk that has not bounced for that long also starts counting again, so that
@@ -72,8 +72,8 @@ impl Guard {
         }
     }
 
-    /// The part of a window around `page` that may be ordered to a node, and keeps count of it;
-    /// `None` when the page is frozen.
+    /// Returns the part of a window around `page` that may be ordered to a node, and counts a bounce if it
+    /// is one; `None` if the page is frozen.
     pub fn admit(
         &mut self,
         process: ProcessId,

@@ -39,7 +39,7 @@ const TOUCHED: Rule = Rule {
 /// See the top of this file.
 #[derive(Clone, Debug, Default)]
 pub struct NextTouch {
-    /// Of each process, the pages that are not marked any longer.
+    /// For each process, the pages that are no longer marked.
     touched: HashMap<ProcessId, HashSet<u64>>,
 }
 
@@ -59,7 +59,7 @@ impl PageRule for NextTouch {
     }
 
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
-        // Of a process that is not known nothing can be ordered, and no mark is to be lost.
+        // Nothing can be ordered for an unknown process, so its pages keep their marks.
         if !access.is_known {
             return None;
         }
@@ -76,7 +76,7 @@ impl PageRule for NextTouch {
         ))
     }
 
-    /// What did not go keeps its mark.
+    /// Pages that were not tried are marked again.
     fn not_tried(&mut self, process: ProcessId, pages: Range<u64>) {
         if let Some(touched) = self.touched.get_mut(&process) {
             pages.for_each(|page| {

@@ -5,8 +5,8 @@
 //!
 //! Rule, as the kernel's scheduler (since 3.13, with automatic balancing on) behaves at a fault of a
 //! thread on node n on a page of node m, n ≠ m:
-//! 1. *First fault* on the page that is remembered: it moves.
-//! 2. *Two-stage filter*: the previous fault was on another node than n: it stays.
+//! 1. *First fault* on the page, as far as is remembered: it moves.
+//! 2. *Two-stage filter*: the previous fault came from another node than n: it stays.
 //! 3. *Private*: the previous fault was the same thread's: it moves.
 //! 4. *Shared*: it moves if the process's threads fault on node n more than three times as much as on m; or
 //!    if they fault there so much more that it outweighs, by 4 to 3, the share of the faults that the pages of
@@ -54,7 +54,7 @@ const FAR_MORE: u64 = 3;
 /// See the top of this file.
 #[derive(Clone, Debug, Default)]
 pub struct NumaBalancing {
-    /// Who faulted on each page last.
+    /// The thread that faulted on each page last, and its node.
     last: HashMap<(ProcessId, u64), (ThreadId, NodeId)>,
     groups: BTreeMap<ProcessId, Group>,
 }
@@ -62,9 +62,9 @@ pub struct NumaBalancing {
 /// Faults of a process, by node.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Of the node that the thread ran on.
+    /// By the node that the thread ran on.
     on: BTreeMap<NodeId, u64>,
-    /// Of the node that the page was on.
+    /// By the node that the page was on.
     pages_of: BTreeMap<NodeId, u64>,
 }
 

@@ -8,8 +8,8 @@
 //! guard of the window paging ([`super::guard`]), page by page; the paper has no such guard.
 //!
 //! With `ipm.evidence = "samples"`, memory samples replace residency; the unit's own equations credit each of
-//! them ([`super::credits`]). This evidence is weaker, in proportion as the sampled accesses are fewer than
-//! all accesses (IPM §3.3). The samples then also show which threads share pages.
+//! them ([`super::credits`]). This evidence is weaker: the fewer of all accesses are sampled, the weaker it
+//! is (IPM §3.3). The samples then also show which threads share pages.
 //!
 //! Terms: *residency* is how long a node's TLBs hold a page's translation; a *notice* is the unit's finding
 //! that a page should move; the *NUMA vector* holds a page's residency by node. Source: IPM §4.3.3, §4.4,

@@ -1,34 +1,34 @@
 //! Tiered: cold memory goes to nodes without CPUs, and comes back when it is used.
 //!
 //! Problem: some machines have memory apart from their CPUs (CXL expanders, HBM beside DRAM). The kernel fills the nodes
-//! with CPUs first, so memory that nobody uses keeps out memory that is used, which then lies far from everyone. And when
-//! the controller of a near node is saturated, memory that is farther away may answer sooner.
+//! with CPUs first, so unused memory keeps out memory that is used, which then lies far from all CPUs. And when the
+//! controller of a near node is saturated, memory that is farther away may answer sooner.
 //!
 //! Rule: a node with memory and CPUs is *near*, one with memory alone is *apart*. Private memory moves by blocks of 2 MiB.
 //!
 //! 1. *Cold.* If less than `tiered.keep_free` of a near node's memory is free, as many cold blocks of its processes as are
-//!    missing go to a node apart: the nearest that has more than that free and no more bandwidth. Files that nobody used
-//!    of late count as free. A block is cold if no access to it was sampled for at least `tiered.cold_after_s`, while
+//!    missing go to a node apart: the nearest that has more than that free and no more bandwidth. Files that have not been
+//!    used of late count as free. A block is cold if no access to it was sampled for at least `tiered.cold_after_s`, while
 //!    blocks that were used have eight samples each on average, and stores are among what is sampled. Without samples, or
-//!    with samples of loads alone, nobody can tell; then only memory of a process is cold whose threads together used
-//!    less than 1 % of a CPU all that time.
+//!    with samples of loads alone, use cannot be seen. Then memory is cold only if all threads of its process together used
+//!    less than 1 % of a CPU during that time.
 //! 2. *Used.* A block on a node apart that was sampled twice comes back, the most used block first. It goes to the near
-//!    node from which it was used, or the nearest to that, while more than `tiered.keep_free` is free there. If there is
-//!    not, it counts as missing in 1. It does not come back if accesses to that near node took longer in the last turn than
+//!    node from which it was used, or the nearest to that, while more than `tiered.keep_free` is free there. Otherwise, it
+//!    counts as missing in 1. It does not come back if accesses to that near node took longer in the last turn than
 //!    accesses to the node apart.
 //! 3. *Loaded.* If the lines that threads read from their own node take more than half of its bandwidth, latencies of
 //!    sampled accesses are compared once a turn. If the near node's latency is longer than that of a node apart, blocks
-//!    with an eighth of its samples go there, the coldest first. The latency of a node apart that nobody uses is estimated:
+//!    with an eighth of its samples go there, the coldest first. The latency of a node apart that is not used is estimated:
 //!    the shortest that was seen of the near node, times the ratio of their latencies in the machine's description. Without
 //!    a description, nothing is done. Such blocks come back by 2 once both latencies are known.
 //!
 //! A block that has come back stays near for twice `tiered.cold_after_s`, and for twice as long each time after. Processes
-//! whose memory is fixed, or has a place by their user, are left alone. While memory is not short, no node is loaded and
+//! whose memory is fixed, or was placed by their user, are left alone. While memory is not short, no node is loaded and
 //! nothing is apart, nothing is sampled.
 //!
-//! Terms: a *turn* is `tiered.cold_after_s` during which accesses are sampled. Source: pages move while the loaded latency of
-//! where they are is longer: Colloid (SOSP 2024); cold memory goes first to the far tier: TPP (ASPLOS 2023); counts are
-//! chosen here.
+//! Terms: a *turn* is a period of `tiered.cold_after_s` in which accesses are sampled. Source: pages move while the loaded
+//! latency of their node is longer: Colloid (SOSP 2024); cold memory goes first to the far tier: TPP (ASPLOS 2023); counts
+//! are chosen here.
 //!
 //! Properties: no order takes a node below `tiered.keep_free`, as far as it was seen; no block is ordered away again within
 //! the time that it stays; without nodes apart there are no orders.
@@ -89,9 +89,10 @@ settings! {
 
 /// A process whose threads together use less of a CPU than this rests (chosen here).
 const RESTS: f64 = 0.01;
-/// Samples by which a block on a node apart is used: one may be chance (chosen here, as Linux waits for a second fault).
+/// So many samples show that a block on a node apart is used: one may be chance (chosen here, as Linux waits for a second
+/// fault).
 const IS_USED: u64 = 2;
-/// Of a loaded node's samples, the part that goes away in one turn: one in so many (chosen here).
+/// Blocks with one in so many of a loaded node's samples go away in one turn (chosen here).
 const PART: u64 = 8;
 /// The most blocks that are ordered in one interval (chosen here).
 const MOST_BLOCKS: usize = 64;
@@ -199,7 +200,7 @@ impl Tiered {
         }
     }
 
-    /// Forgets that blocks are away which somebody else has brought back.
+    /// Forgets that blocks are away if accesses show that they have been brought back.
     fn forget_near(&mut self, interval: &Interval<'_>) {
         for (process, used) in &interval.used {
             let is_near = |block: &u64| {
@@ -249,7 +250,7 @@ impl Tiered {
         }
     }
 
-    /// Whether a node apart answers later than a near one, as far as that is known, or must be.
+    /// Whether a node apart answers later than a near one; if that is not known, whether it need not be.
     fn is_slower(&self, apart: NodeId, near: NodeId, must_be_known: bool) -> bool {
         match (self.accesses.latency(apart), self.accesses.latency(near)) {
             (Some(apart), Some(near)) => apart > near,
@@ -260,7 +261,7 @@ impl Tiered {
     /// Rule 1: what is cold goes away where memory is short.
     fn send_cold(&self, interval: &mut Interval<'_>) {
         for near in interval.room.short() {
-            // Those that rest first: of them it is sure.
+            // Processes that rest come first: their memory is surely cold.
             for is_resting in [true, false] {
                 for (process, thread) in interval.movable.clone() {
                     let Some(known) = self.processes.get(&process.id) else {
@@ -288,7 +289,7 @@ impl Tiered {
         let used: HashSet<u64> = interval.used(process.id).map(|(block, _)| block).collect();
         for extent in process.extents.iter() {
             let on_near = extent.on.iter().find(|(node, _)| *node == near);
-            // It cannot have more blocks there than would hold its pages, but they may lie anywhere in it.
+            // An extent has no more blocks there than would hold its pages, but they may lie anywhere in it.
             let mut left = on_near.map_or(0, |(_, pages)| pages.div_ceil(BLOCK_PAGES));
             let first = extent.pages.start.div_ceil(BLOCK_PAGES);
             for block in first..extent.pages.end / BLOCK_PAGES {
@@ -324,7 +325,7 @@ impl Tiered {
         since.is_some_and(|since_ns| self.is_old(since_ns))
     }
 
-    /// Whether all that was not used of a process is known to be cold by its samples.
+    /// Whether samples show that all unused memory of a process is cold.
     fn shows_unused(&self, process: ProcessId, known: &Watched, interval: &Interval<'_>) -> bool {
         let used = interval.used.get(&process);
         self.is_old(known.since_ns) && used.is_some_and(|used| self.accesses.show_unused(used))
@@ -334,7 +335,7 @@ impl Tiered {
         self.now_ns.saturating_sub(since_ns) >= self.cold_after_ns
     }
 
-    /// Whether a block may be sent away: it is not, is not known to stay, and has not come back of late.
+    /// Whether a block may be sent away: it is not away, did not fail to move of late, and has not come back of late.
     fn may_go(&self, known: &Watched, block: u64) -> bool {
         let stays = known.back.get(&block);
         let stays = stays.is_some_and(|&(_, until_ns)| until_ns > self.now_ns);

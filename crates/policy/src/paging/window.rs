@@ -14,8 +14,8 @@
 //! [`super::windows`] makes the orders, without duplicates and without ping-pong (DINO §3.3.2).
 //!
 //! Samples are of no use while no thread is placed, or while the last snapshot shows every page of each placed
-//! thread's process on the thread's node: then the paging does not listen. A page that gets elsewhere in the
-//! meantime is in the next snapshot.
+//! thread's process on the thread's node: then the paging does not listen. A page that moves to another node
+//! meanwhile shows in the next snapshot.
 //!
 //! Terms: a thread is *placed* when its placement has given it a core; an access is *remote* if another node's
 //! memory answers it; a page is *frozen* if it has gone back and forth too often. Source:

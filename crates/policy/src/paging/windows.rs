@@ -27,7 +27,7 @@ use crate::reason::Reason;
 pub struct Windows {
     pages: u64,
     page_bytes: u64,
-    /// Those with threads that were given a core.
+    /// Processes with threads that were given a core.
     processes: BTreeSet<ProcessId>,
     recent: Recent,
     guard: Guard,

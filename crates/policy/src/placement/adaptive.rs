@@ -1,43 +1,43 @@
 //! Adaptive: acts where it expects the machine to lose fewer cores, and is Linux everywhere else.
 //!
-//! Problem: each published policy is right on its own ground and loses on others'. Whoever leaves one on needs a
-//! policy that gains where it acts and does nothing elsewhere.
+//! Problem: each published policy is right on its own ground and loses on others'. A user who leaves one on needs a policy
+//! that gains where it acts and does nothing elsewhere.
 //!
 //! Rule, at each look:
 //! 1. *Estimate* what each thread demands, and how many cores the machine loses to caches and memory
 //!    ([`crate::estimate`]). If that is less than `least_gain` of the busy cores, do nothing. Time in which threads of a
-//!    process wait for lines out of each other's caches is lost while they are in different domains.
-//! 2. *Candidates.* The layouts to begin with are the threads where they are, or where the kernel is about to spread
-//!    them over free CPUs; the same with threads back beside memory that the kernel moved them away from; and those of
-//!    `dino`, `di` and `n-mass`. Each is tried with memory where it is, with memory beside its threads, and with common
-//!    memory spread. From the best of these, a local search moves a thread that suffers to another domain, or lets it
-//!    change places with the thread there that suffers least.
+//!    process wait for lines from each other's caches counts as lost while they are in different domains.
+//! 2. *Candidates.* The search begins with these layouts: the threads where they are, or where the kernel is about to
+//!    spread them over free CPUs; the same with threads back beside memory that the kernel moved them away from; and the
+//!    layouts of `dino`, `di` and `n-mass`. Each is tried with memory where it is, with memory beside its threads, and with
+//!    common memory spread. From the best of these, a local search moves a thread that suffers to another domain, or lets
+//!    it change places with the thread there that suffers least.
 //! 3. *Least constraint.* Leave out of the best candidate every move of a thread or of memory that gains nothing.
 //! 4. *Gates.* Act only if all of this holds:
 //!    * On average over all draws, the gain is at least `least_gain` of the busy cores. No draw loses more than a
-//!      quarter of that. A search goes by two of the draws. If what it finds gains by those alone, another search goes by
-//!      the draws in which more cache does not help.
-//!    * The gain would have been as much over the looks of the last 10 s, or since memory last moved, and more than
-//!      the standard error of that: what suits threads in one phase may cost them more in the next. The first portion
-//!      of memory that follows its use must gain four times as much, because it cannot be put back.
+//!      quarter of that. A search uses two of the draws. If its result gains in those alone, another search uses the draws
+//!      in which more cache does not help.
+//!    * Over the looks of the last 10 s, or since memory last moved, the gain would have been as much, and more than its
+//!      standard error: what suits threads in one phase may cost them more in the next. The first portion of memory that
+//!      follows its use must gain four times as much, because it cannot be put back.
 //!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
-//!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at what
-//!      moving a page has taken on this machine.
+//!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at the time
+//!      per page that moves have taken on this machine.
 //!    * Every process that is touched has credit for its cost. Credit begins with `first_credit_ms` and grows by
-//!      `loss_budget` of the time that the process runs. If it is too little for memory whose threads stay where they
-//!      are, the part that it pays for moves first (on several nodes, what is used most), and the next part once that
-//!      has gained. Other memory waits.
+//!      `loss_budget` of the time that the process runs. If it is too little to move the memory of threads that stay where
+//!      they are, the part that it pays for moves first (on several nodes, what is used most), and the next part once the
+//!      first has gained. Other memory waits.
 //! 5. *Act.*
 //!    * Threads that move or suffer are held in their memory domain. A thread that only made room is the kernel's
 //!      again at the next look.
-//!    * The memory of a process whose threads are on one node moves there. If they are on several nodes, and all that
-//!      run can be held, it moves as samples of its accesses show. Until they do, nobody knows who uses what. If nearly all
-//!      of the memory is on one node, all threads wait for that node meanwhile; so if a twentieth of the busy cores
-//!      can be gained, the memory is first dealt to the nodes of the threads.
-//!    * *Common* memory never follows a process. This is shared memory that is mapped more than once, and such files
-//!      if they are most of a process's pages. It is spread by blocks of 512 pages over the nodes of all processes
-//!      that wait for it, in proportion to their threads. The process that has most of it mapped moves it. Each is
-//!      charged, because each is interrupted for every page.
+//!    * The memory of a process whose threads are on one node moves there. If they are on several nodes, and all that run
+//!      can be held, it moves as samples of its accesses show. Until then, it is unknown which thread uses which pages. If
+//!      nearly all of the memory is on one node, all threads wait for that node meanwhile. So if a twentieth of the busy
+//!      cores can be gained, the memory is first dealt to the nodes of the threads.
+//!    * *Common* memory never follows a process. This is shared memory that is mapped more than once, and files mapped more
+//!      than once if they are most of a process's pages. It is spread by blocks of 512 pages over the nodes of all
+//!      processes that wait for it, in proportion to their threads. The process that has most of it mapped moves it. Each
+//!      process is charged, because each is interrupted for every page.
 //! 6. *Verify.* Once hardly any page moves any more, the speed of each thread over a quarter of a second is compared
 //!    with its speed in the last look in which it did the same: it asked the last-level cache as often per
 //!    instruction, within 15 %, and its process's memory has not grown by more than a quarter since. The estimates learn
@@ -45,41 +45,42 @@
 //!    * On average the threads are faster: the cost is refunded.
 //!    * They are not: nothing is tried for `wait_s`, and for twice as long each time after. After the second time in a
 //!      row, nothing is tried until the loss has changed by what must be gained, or other threads are busy.
-//!    * They are slower, by the mean of what was expected and what was seen, each weighted by its variance (looks
-//!      between which nothing was done show that of what is seen): threads and memory also go back. A thread that
-//!      would share a core there while another is idle is let go instead. A thread that the kernel has moved
-//!      since stays, and so do threads whose memory has followed its use.
-//!    * For most of a second, or for as long as they had been seen, they do something else than before, so their speeds say
-//!      nothing: threads go back if the equations now want them back. Nothing is refunded.
+//!    * They are slower: threads and memory also go back. What counts is the mean of the expected and the measured gain,
+//!      each weighted by the inverse of its variance. How much speeds vary when nothing is done gives the variance of the
+//!      measured gain. A thread that would share a core there while another is idle is let go instead. A thread that the
+//!      kernel has moved since stays, and so do threads whose memory has followed its use.
+//!    * They do something else than before for most of a second, or for as long as they had been seen, so their speeds say
+//!      nothing: threads go back if the estimates now favour that. Nothing is refunded.
 //!
 //! Room: no thread is put on a core beside another while a core that it may use is idle. The kernel spreads threads
 //! over the cores of a domain, so a domain has room for as many threads as it has cores, and for as many as it has
-//! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep
-//! busy are no room: no thread goes there, and a thread held there is let go if another domain has a CPU. So are the
-//! threads of a domain in which more are held than it has CPUs. A thread needs as much room as it wanted at its busiest
-//! of late (half of that counts 5 s later), because threads that wait for each other want little now and all in a
-//! moment. One that sleeps after it has run for less than 0.1 s in all needs none, and memory does not go where it is:
-//! such a thread loads data and starts the others. A process whose threads want less than a third of the room that they
-//! need is left alone: what some do while the others sleep is not what the process does.
+//! CPUs once no domain has an idle core. Where only a program or a cgroup is watched, CPUs that other threads keep busy are
+//! no room: no thread goes there, and a thread held there is let go if another domain has a CPU. Threads are also let go if
+//! their domain holds more of them than it has CPUs. A thread needs as much room as it recently wanted at its busiest (half
+//! of that counts 5 s later), because threads that wait for each other may want little now and a whole CPU a moment later.
+//! One that sleeps after it has run for less than 0.1 s in all needs none, and memory does not go where it is: such a
+//! thread loads data and starts the others. A process whose threads want less than a third of the room that they need is
+//! left alone: what a few threads do while the others sleep is not typical of the process.
 //!
-//! Where nothing is counted, threads and memory are only brought together, and only when each look of 10 s wanted the
-//! same. No action can be verified then, so each counts as one without a gain: its cost is never refunded, and its
-//! process rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go if
-//! another domain has some.
+//! Where nothing is counted, threads and memory are only brought together, and only if every look over 10 s wanted the
+//! same. No action can be verified then, so each counts as one without a gain: its cost is never refunded, and its process
+//! rests for 20 s, and for twice as long each time after. A thread whose domain is short of CPUs is let go if another
+//! domain has some.
 //!
 //! When: 50 ms after the start, and after a look at which half of the busy threads are busy for the first time, or
-//! have just been made by processes that run. At such a look hardly anything has been counted of them, so nothing is
-//! decided, unless the look was so late that 75 ms of CPU time were. Each further look comes after twice as long, or after four times as long where counts show that nothing is
-//! to be gained, up to the loop's own cadence. After an action, the next look comes as soon as that can be judged.
+//! have just been made by processes that run. At such a look, hardly anything has been counted of these threads, so nothing
+//! is decided, unless the look comes so late that 75 ms of their CPU time were counted. Each further look comes after twice
+//! as long, or after four times as long where counts show that nothing is to be gained, up to the loop's own cadence. After
+//! an action, the next look comes as soon as that can be judged.
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed here.
 //! The parts: shared memory spread, private at home (Carrefour, ASPLOS 2013); rank layouts by a model (Pandia,
 //! EuroSys 2017); the budget (conservative bandits, ICML 2016).
 //!
-//! Properties: what a process is charged and not refunded is at most `loss_budget` of the time that it ran, and
-//! `first_credit_ms`. Without an expected gain, no thread is placed and no page ordered, except to undo. No thread is
-//! moved outside its pool.
+//! Properties: what a process is charged and not refunded is at most `loss_budget` of the time that it ran, plus
+//! `first_credit_ms`. Without an expected gain, no thread is placed and no page ordered, except to undo. No thread is moved
+//! outside its pool.
 
 mod action;
 mod cores;
@@ -126,15 +127,15 @@ use seeds::Seeds;
 pub use settings::{AdaptiveSettings, LEAST_GAIN};
 use uncounted::Uncounted;
 
-/// The time in ns in which threads move and caches fill, besides that for moving pages: it is passed over.
+/// The time in ns, besides that for moving pages, in which threads move and caches fill; speeds are not measured in it.
 const SETTLES_AFTER: u64 = 100_000_000;
 /// For how many ns speeds are then measured before an action is judged.
 const JUDGED_AFTER: u64 = 250_000_000;
 /// A thread that loses less than this share of its time to memory and caches does not suffer.
 const SUFFERS: f64 = 0.05;
-/// Looks after which a held thread is let go that could suffer nowhere.
+/// After so many looks at which it could suffer nowhere, a held thread is let go.
 const CALM_LOOKS: u32 = 3;
-/// How many times as much must be gained where memory follows its use, which cannot be undone (chosen here: by twice as
+/// How many times as much must be gained where memory follows its use, which cannot be undone (chosen here: with twice as
 /// much, NAS is took 8.5 % longer on traces than with first touch).
 const FOR_GOOD: f64 = 4.0;
 /// What a search may cost: layouts times threads.
@@ -149,18 +150,18 @@ pub struct Adaptive {
     action: Option<Action>,
     /// Threads that are let go at the next look.
     let_go: Vec<ThreadId>,
-    /// Those of this look.
+    /// Threads that are let go at this look.
     letting_go: BTreeSet<ThreadId>,
-    /// For how many looks each thread has been one that could suffer nowhere.
+    /// For how many looks in a row each thread could have suffered nowhere.
     calm: PerThread<u32>,
     pages: Vec<PageOrder>,
     wait_until_ns: u64,
     failed: i32,
     fruitless: Option<Fruitless>,
     looks: Looks,
-    /// Processes whose memory followed its threads to several nodes: what is private is there since.
+    /// Processes whose memory has followed its threads to several nodes: private pages have been beside them since.
     told: BTreeSet<ProcessId>,
-    /// Of processes of whose memory a part has followed: to which node (place), and how many portions.
+    /// For each process whose memory has followed in part: the node (place), and how many portions.
     followed: BTreeMap<ProcessId, (usize, u64)>,
     rations: Rations,
     uncounted: Uncounted,
@@ -202,9 +203,9 @@ impl Adaptive {
         Vec::new()
     }
 
-    /// Lets threads go that could suffer nowhere any more, and those that wait for CPUs while another domain has one: where
-    /// nothing shows whether they gain by being held, where threads that are not watched have the CPUs, and where more are
-    /// held than there are CPUs, since others have ended or were taken for busy.
+    /// Lets go of threads that can no longer suffer anywhere. Also lets go of threads that wait for CPUs while another
+    /// domain has one, if nothing shows whether they gain by being held, if threads that are not watched use the CPUs, or
+    /// if more threads are held than there are CPUs.
     fn release(&mut self, stage: &Stage<'_>, picture: &Picture) {
         let wanted = picture.wanted_in(&picture.now());
         let cores = &picture.cores;
@@ -236,7 +237,7 @@ impl Adaptive {
         }
     }
 
-    /// Whether an action is over and how it ended; what is not over goes on.
+    /// The action with its verdict, if it is over; otherwise it goes on.
     fn judge(&mut self, stage: &Stage<'_>, picture: &Picture) -> Option<(Action, Verdict)> {
         if !self.action.as_mut()?.watch(stage, picture) {
             return None;
@@ -269,7 +270,7 @@ impl Adaptive {
             then = figure(lost_then),
             from = Figure::Text(picture.from.to_string().into())
         );
-        // Of all threads the same: figures are put into words once.
+        // The same for all threads, so figures are put into words once.
         let why: Arc<str> = why.to_string().into();
         let memory = &candidate.memory;
         let is_seated = |at: usize, cpu: CpuId| {
@@ -323,7 +324,7 @@ impl Adaptive {
         seats
     }
 
-    /// Draws the conclusion from what came of an action: the seats that undo it, if it is undone.
+    /// Draws the conclusion from the outcome of an action. Returns the seats that undo it, if it is undone.
     fn conclude(
         &mut self,
         stage: &Stage<'_>,
@@ -395,7 +396,7 @@ impl Adaptive {
         self.improve(stage, picture, random)
     }
 
-    /// Whether memory of a process begins to follow its use, which nothing puts back.
+    /// Whether memory of a process begins to follow its use, which cannot be undone.
     fn is_for_good(&self, picture: &Picture, candidate: &Candidate) -> bool {
         picture.processes.iter().enumerate().any(|(at, owner)| {
             let has_begun = self.told.contains(&owner.id) || self.rations.limits(owner.id);
@@ -427,7 +428,7 @@ impl Adaptive {
         }
         let by_residency = picture.from == Basis::Residency;
         let layouts = match by_residency {
-            // The published policies go by miss rates.
+            // The published policies need miss rates.
             true => Vec::new(),
             false => Vec::from(self.seeds.layouts(stage, picture, random)),
         };
@@ -443,7 +444,7 @@ impl Adaptive {
         let search = |layouts, credit: &[f64], balanced| {
             search::best(stage, picture, layouts, credit, balanced, most)
         };
-        // What could be had, whatever it costs; then what is paid for, where that is less.
+        // The best at any cost; then, if credit does not cover that, the best that it pays for.
         let any = |&credit: &f64| if credit > 0.0 { f64::INFINITY } else { 0.0 };
         let any: Vec<f64> = credit.iter().map(any).collect();
         let mut candidate = search(layouts.clone(), &any, balanced.clone());

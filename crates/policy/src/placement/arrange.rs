@@ -4,13 +4,12 @@
 //! it makes no difference to contention, since they share the cache and the controller. Dealt
 //! blindly, threads would change CPUs within their domain for nothing.
 //! Rule: hands go, one by one, to the CPU where the most threads can stay; ties to the CPU that is
-//! dealt first. Of CPUs of the worst quality in use (siblings, weaker cores) as many are used as
-//! were dealt to, not more. CPUs that are held by others keep the hand they were dealt.
+//! dealt first. Of the CPUs of the worst quality in use (siblings, weaker cores), no more are used
+//! than were dealt to. CPUs that are held by others keep the hand they were dealt.
 //!
 //! Terms: a *hand* is what one CPU is to run: how many threads of each label (DINO: class).
 //!
-//! Placements that know no labels, only how many threads a domain gets, have their threads seated by
-//! [`seat`].
+//! Placements without labels, which only decide how many threads a domain gets, use [`seat`].
 //!
 //! Properties: the hands of the domain stay the same; if every CPU already runs one of them, each
 //! keeps its own.
@@ -76,9 +75,9 @@ pub fn arrange(domain: &DomainSlots, hands: &mut [Hand], running: &[Hand]) {
 
 /// Gives every thread a CPU of the domain it is to run in, its own where it can stay.
 ///
-/// `domain_of` by place in the pool; `loads` is how many threads each CPU of each domain takes, and
-/// adds up to the threads of the domain; threads that cannot stay take what is left in the given
-/// order (places in the pool, each once).
+/// `domain_of` is by place in the pool. `loads` is how many threads each CPU of each domain takes,
+/// and adds up to the threads of the domain. Threads that cannot stay take what is left, in `order`
+/// (places in the pool, each once).
 pub fn seat(
     slots: &PoolSlots,
     domain_of: &[usize],

@@ -32,7 +32,7 @@
 //!   lose whenever one of them is away. The share does not depend on the number of nodes.
 //! * *When they begin*: each candidate at a random time, within 100 ticks for each candidate and
 //!   each other node (four times as long as trying a node takes), but at most `forget_after_least_ms`
-//!   for each node. Until then it is held and counts. If all began at once, they would try other nodes
+//!   for each other node. Until then it is held and counts. If all began at once, they would try other nodes
 //!   in the same dozen ticks. Each would then record the cost of the others' excursions as the penalty of
 //!   its own nodes, and a group that was together would stay scattered until each forgets.
 //! * *Lower by how much*: by more than `least_gain` of the system-wide penalty. As printed, any
@@ -43,11 +43,10 @@
 //!   for candidates that came or went.
 //! * *An average describes one layout*: when a candidate has reached another node, all averages begin
 //!   again with the next sample; its own begins with its second sample there, because its caches are cold
-//!   during the first (it stays, since nothing is known of the node). Otherwise the penalty recorded for a
-//!   node on which it spent a few ticks would mostly describe the previous layout. With more than two nodes
-//!   it would then choose the wrong one, and the threads that stayed would take the cost of another's
-//!   excursion for a reason to move: one excursion scatters a group. `average = "through"` is the other
-//!   reading.
+//!   during the first (until then it stays, since nothing is known of the node). Otherwise the penalty recorded for a node
+//!   on which it spent a few ticks would mostly describe the previous layout. With more than two nodes it would then choose
+//!   the wrong one, and the threads that stayed would take the cost of another's excursion for a reason to move: one
+//!   excursion scatters a group. `average = "through"` is the other reading.
 //! * *Unmanaged threads* and candidates count in the system-wide penalty, since a move may hurt them too.
 //!   Unmanaged threads are not moved.
 //! * *A thread that is no longer a candidate* is given back to the kernel, which places all others (§4.3).
@@ -58,7 +57,8 @@
 //! shows the effect (`numaherd reproduce brm`, Fig 8a and 9): threads that share data and start apart
 //! come together late, so short runs lose.
 //!
-//! *brm-in-turn* differs in one thing: candidates take turns (`brm/turn.rs`).
+//! In *brm-in-turn*, candidates take turns (`brm/turn.rs`). They begin at once, not at random times. They forget after as many
+//! times the random time as there are candidates, and whenever another has ended its turn on a new node.
 //!
 //! Terms: the *uncore* is what is beyond a core's own caches; the *uncore penalty* of a thread is the
 //! cycles with a request to it outstanding, per request; the *system-wide penalty* is its mean over
@@ -188,8 +188,8 @@ impl BrmSettings {
 /// How often Xen burns credits and looks whether a vCPU is to be moved (BRM §5).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Ticks that seeing a node takes: some 12 until a probability that grows by 1 % a tick strikes,
-/// and as many until it strikes again.
+/// Candidates begin within so many ticks for each candidate and each other node: four times as long as trying a node takes
+/// (some 12 until a probability that grows by 1 % a tick strikes, and as many until it strikes again).
 const BEGIN_WITHIN_TICKS: u64 = 100;
 
 /// See the top of this file.
@@ -198,7 +198,7 @@ pub struct Brm {
     settings: BrmSettings,
     candidates: Candidates,
     threads: PerThread<Known>,
-    /// Made for the machine when it is first seen, and anew should it ever have other nodes.
+    /// Made when the machine is first seen, and anew if it ever has another number of nodes.
     system: Option<(usize, SystemPenalty)>,
     /// How much the system-wide penalty has jumped for candidates that came or went, in cycles per
     /// request.
@@ -298,7 +298,7 @@ impl PlacementRule for Brm {
         }
         let (_, system) = self.system.as_mut().expect("made above");
 
-        // Who comes and who goes; nobody has moved.
+        // Threads come and go; none has moved yet.
         let before = system.mean();
         let threads = self.threads.line_up_without(&snapshot.threads, |gone| {
             if let Some((node, part)) = gone.counted {
@@ -392,9 +392,8 @@ impl PlacementRule for Brm {
 }
 
 impl Known {
-    /// Takes in a thread's interval, and what it means for who counts in the system-wide penalty:
-    /// candidates that have an average, on the node where they are. What one counts for is changed
-    /// by [`Known::count`] alone.
+    /// Takes in a thread's interval, and updates whether it counts in the system-wide penalty: a candidate that has an
+    /// average counts on its node. Only [`Known::count`] changes how much it counts.
     fn come_or_go(&mut self, now: &Now<'_>, system: &mut SystemPenalty) {
         let counts_in = now.node.filter(|_| now.candidate).zip(self.average.value());
         let counted = counts_in.map(|(node, cycles)| match self.counted {
@@ -421,8 +420,7 @@ impl Known {
         now.sample.is_some() && self.came_to.is_some() && self.came_to != now.node
     }
 
-    /// Takes in the sample of an interval, if there is one; see the top, *an average is of one
-    /// layout*.
+    /// Takes in the sample of an interval, if there is one; see the top, *an average describes one layout*.
     fn learn(&mut self, now: &Now<'_>, over: AverageOver, other_layout: bool) {
         self.stale |= other_layout;
         let Some(sample) = now.sample else {
@@ -438,7 +436,7 @@ impl Known {
         (self.average_of, self.stale) = (now.node, false);
     }
 
-    /// Whether its average says anything of that node.
+    /// Whether its average says anything about that node.
     fn is_measured_on(&self, node: usize, over: AverageOver) -> bool {
         match over {
             AverageOver::Anew => self.average_of == Some(node),
@@ -496,7 +494,7 @@ impl Known {
     }
 }
 
-/// Lines 32 and 11: a core in that node, and the thread to it.
+/// Lines 32 and 11: chooses a core in that node, and moves the thread there.
 fn to_node(
     now: &Now<'_>,
     node: usize,
@@ -513,8 +511,7 @@ fn to_node(
     }
 }
 
-/// Why a candidate moves, and what it left for it. Penalties are given as the mean of those who
-/// are candidates now.
+/// Why a candidate moves, and what it moves from. Penalties are given as the mean of the present candidates.
 fn because(
     picked: &Picked,
     here: f64,
@@ -557,7 +554,7 @@ fn because(
     ))
 }
 
-/// Names a candidate that has no core, or none that it may have, so that it is held from now on.
+/// Seats a candidate that has no core, or none that it may use, so that it is held from now on.
 fn hold(
     now: &Now<'_>,
     cpus: &AllowedCpus,

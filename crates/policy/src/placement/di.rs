@@ -52,7 +52,7 @@ const DEAL: Rule = Rule {
     what: "Threads are dealt to the domains in the order of their miss rates.",
 };
 
-/// The smallest difference between miss rates that counts, in one line per 1000 instructions (Clavis).
+/// Miss rates are compared in so many steps for each line per 1000 instructions (Clavis).
 const STEPS: f64 = 10.0;
 
 choices! {
@@ -147,8 +147,8 @@ fn because(
     rule.because(why).instead_of(instead_of)
 }
 
-/// Deals threads in the given order (places in the pool) to the domains of the pool. Gives each
-/// thread's place, by place in the pool.
+/// Deals threads in the given order (places in the pool) to the domains of the pool. Returns each thread's
+/// CPU, by place in the pool.
 pub(super) fn deal(slots: &PoolSlots, order: &[usize], from: Deal) -> Vec<At> {
     let turns = slots.turns(Direction::Same);
     let shares = slots.shares(&turns, order.len());
@@ -178,8 +178,8 @@ pub(super) fn deal(slots: &PoolSlots, order: &[usize], from: Deal) -> Vec<At> {
     seat(slots, &domain_of, loads, order)
 }
 
-/// The domains in the order of dealing: one thread a turn, round after round, where a CPU that has its
-/// share is passed over.
+/// The domains in the order of dealing: one thread a turn, round after round; a CPU that has its share is
+/// skipped.
 fn domains_by_turn(turns: &[At], shares: Vec<usize>) -> Vec<usize> {
     let mut domains = Vec::with_capacity(shares.iter().sum());
     let mut left: Vec<(usize, usize)> = turns.iter().map(|at| at.domain).zip(shares).collect();

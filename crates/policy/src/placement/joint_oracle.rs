@@ -71,7 +71,7 @@ pub(super) const WORDING: Wording = Wording {
     tried: "pairs of a layout and homes of memory",
 };
 
-/// The memory whose homes are looked for, and what earlier pools have been given.
+/// The memory whose homes are searched, and what earlier pools have been given.
 pub(super) struct Before {
     parts: Vec<MemoryPart>,
     pub(super) homes: Vec<Home>,
@@ -98,7 +98,7 @@ pub(super) struct PairSearch<'a> {
     space: Space,
     pub(super) ids: Vec<ThreadId>,
     processes: Vec<ProcessId>,
-    /// The parts whose home is looked for, as places in `before.parts`.
+    /// The parts whose home is searched, as places in `before.parts`.
     own: Vec<usize>,
     homes: Homes,
     most: usize,
@@ -168,7 +168,7 @@ impl<'a> PairSearch<'a> {
         Some((found, self.with(&own)))
     }
 
-    /// The orders that take the parts whose homes were looked for there.
+    /// The orders that take the parts whose homes were searched to these homes.
     pub(super) fn orders(&self, homes: &[Home], found: &Found) -> Vec<PageOrder> {
         let own = self.own.iter();
         own.flat_map(|&part| orders(&self.before.parts[part], &homes[part], found))
@@ -191,7 +191,7 @@ impl<'a> PairSearch<'a> {
         };
         let cost = |layout: &[At]| of_layout(layout).map(|(cost, _)| cost);
         let found = search::search(&self.space, self.slots, starts, self.most, cost, random)?;
-        // Where the threads are was asked once more, and does not count.
+        // The present layout was tried once more, which does not count.
         let tried = self.tried.get();
         let (_, homes) = of_layout(&found.layout)?;
         let each = self.tried.get() - tried;
@@ -270,7 +270,7 @@ impl<'a> PairSearch<'a> {
         cost.filter(|cost| !cost.is_nan())
     }
 
-    /// The homes of all parts, with those that are looked for.
+    /// The homes of all parts, with `own` for those that are searched.
     fn with(&self, own: &[Home]) -> Vec<Home> {
         let mut homes = self.before.homes.clone();
         for (&part, home) in self.own.iter().zip(own) {
@@ -279,7 +279,7 @@ impl<'a> PairSearch<'a> {
         homes
     }
 
-    /// Memory where the threads of a layout are: a thread's own with it, and what several use evenly on their
+    /// Memory at the threads of a layout: a thread's own beside it, what several use spread evenly over their
     /// nodes.
     fn with_threads(&self, layout: &[At]) -> Vec<Home> {
         let cpus = self.slots.cpus(layout);
@@ -302,8 +302,8 @@ impl<'a> PairSearch<'a> {
     }
 }
 
-/// The orders that take a part to its home, run by run: neighbouring pages to each node, as many as its weight
-/// says. Pages that are there already are passed over by the world.
+/// The orders that take a part to its home, run by run: neighbouring pages to each node, in proportion to its
+/// weight. The world skips pages that are already there.
 fn orders(part: &MemoryPart, home: &Home, found: &Found) -> Vec<PageOrder> {
     let Some(home) = home else {
         return Vec::new();

@@ -158,7 +158,7 @@ impl NMass {
         policy
     }
 
-    /// That far; nothing seen yet.
+    /// The algorithm as far as `steps`; nothing seen yet.
     pub fn new(settings: &Settings, steps: Steps) -> Self {
         Self {
             steps,
@@ -313,7 +313,7 @@ impl Decision {
     }
 }
 
-/// What was decided for a pool, with what it was decided by.
+/// What was decided for a pool, and from what.
 struct Decided<'a> {
     stage: &'a Stage<'a>,
     pool: &'a Pool,

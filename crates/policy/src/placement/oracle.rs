@@ -82,7 +82,7 @@ settings! {
     }
 }
 
-/// What is looked for.
+/// What is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// A layout; memory stays.
@@ -189,8 +189,7 @@ fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Ite
     pool.busy.iter().map(item).collect()
 }
 
-/// Where a local search starts besides where the threads are: DI's layout, maximum-local's and
-/// n-mass's.
+/// Where a local search starts, besides the present layout: DI's layout, maximum-local's and n-mass's.
 fn starts(
     slots: &PoolSlots,
     topology: &Topology,
@@ -217,7 +216,7 @@ pub(super) struct Wording {
     pub(super) tried: &'static str,
 }
 
-/// Why a thread gets its seat in the layout that was found. `from` is its CPU, where it may stay there.
+/// Why a thread gets its seat in the layout that was found. `from` is its present CPU, if it may stay there.
 fn because(of: Wording, found: &Found, least: Option<f64>, from: Option<CpuId>) -> Reason {
     let cost = |cost| Figure::Measured(cost, 4);
     let [best, best_found] = of.rules;

@@ -127,8 +127,8 @@ fn policies() -> Vec<Named> {
     all
 }
 
-/// Those that are one file each. What holds of all plans must hold of theirs; whom they place is
-/// their own affair.
+/// The added placements. What holds for all plans must hold for theirs; which threads they place is
+/// up to them.
 fn added() -> Vec<Named> {
     let lists = crate::added::ALL.iter().skip(1);
     let halves = lists.flat_map(|added| added.placements);
@@ -233,7 +233,7 @@ proptest! {
             for _ in 0..3 {
                 prop_assert_eq!(place(policy.as_mut(), &scene), [], "{}", name);
             }
-            // Nor when the policy starts anew; what is drawn or searched for may then be other.
+            // Nor when the policy starts anew; what is drawn or searched for may then differ.
             if name != "random" && name != "oracle" {
                 let (_, mut anew) = policies().into_iter().find(|(n, _)| *n == name).unwrap();
                 prop_assert_eq!(place(anew.as_mut(), &scene), [], "{}", name);

@@ -7,13 +7,13 @@
 //! Rule: when a thread that may be placed is first seen, it is dealt one of the CPUs that are online and in
 //! its cpuset, as cards are: drawn evenly from those that the fewest threads have. So a program with as many
 //! threads as there are CPUs has one on each, as the papers' random mappings do. It is dealt another only when
-//! that CPU is no longer available, or when it shares it with another thread that runs while a CPU has none.
-//! Idle threads are placed too: whether they will run is not known at the start.
+//! that CPU is no longer available, or when it shares that CPU with another running thread while another CPU
+//! has none. Idle threads are placed too: whether they will run is not known at the start.
 //!
 //! Terms: none of its own. Source: the baseline of that name in the papers (IPM 5.3: "random").
 //!
 //! Properties: the same seed and the same snapshots give the same plans; a thread keeps its CPU while that is
-//! available and no CPU is idle beside two threads that share one; never a CPU that is offline or outside the
+//! available and no CPU is idle while two threads share one; never a CPU that is offline or outside the
 //! cpuset.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ const DRAW: Rule = Rule {
 #[derive(Default)]
 struct Held(HashMap<CpuId, Threads>);
 
-/// Threads that have a CPU; ordered as the next is chosen.
+/// How many threads have a CPU; CPUs with the least are dealt next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Threads {
     running: u32,
@@ -65,7 +65,7 @@ impl Held {
         threads.all -= 1;
     }
 
-    /// The threads on that of the CPUs which has the fewest.
+    /// The threads on the CPU that has the fewest.
     fn fewest(&self, cpus: &CpuSet) -> Threads {
         let each = cpus.iter().map(|cpu| self.on(cpu));
         each.min().unwrap_or_default()
@@ -130,7 +130,7 @@ impl PlacementRule for RandomCore {
         seats
     }
 
-    /// Nobody: load has no part in it.
+    /// Never: load plays no part.
     fn give_back(&self, _: &Stage<'_>, _: usize) -> Option<Reason> {
         None
     }

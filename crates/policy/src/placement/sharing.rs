@@ -1,4 +1,4 @@
-//! Threads by who shares pages with whom: IPM's thread mapping, and its variants for other evidence.
+//! Sharing: threads that share pages run close together. IPM's thread mapping, and its variants for other evidence.
 //!
 //! Problem: threads that share pages run best if they share caches and a node (IPM §1). Which threads share
 //! is seen only while they run, changes over time, and arrives as a stream of small amounts.
@@ -21,7 +21,10 @@
 //! * *Worth*: if a new mapping brings sharing closer by less than a twentieth, the threads are held where
 //!   they are.
 //! * *Few moves* ([`crate::mapping::with_few_moves`]): a mapping states which threads belong together; among
-//!   like nodes, each group goes where most of its threads already are. kMAF's source does not do this.
+//!   like nodes, each group goes where most of its threads already are.
+//!
+//! `kmaf` maps as kMAF's source does: sharing does not fade, four threads or more are mapped in every interval by EagerMap, and
+//! neither *Worth* nor *Few moves* applies.
 //!
 //! Terms: the *pattern* is the faded sharing matrix: how much each two threads touched the same pages; to
 //! *map* is to give each thread a CPU so that the threads that share most are closest. Source: Cruz, Diener,
@@ -148,8 +151,8 @@ const RAN: f64 = 0.01;
 /// on. One that waits for the others through an interval keeps its place.
 const OF_LATE: u32 = 10;
 
-/// The share of sharing times distance by which a mapping must be better than where threads are. Ours:
-/// where all share alike every grouping is as good as any other, and what differs is noise.
+/// The share of sharing times distance by which a mapping must be better than the present one. Ours: where all share alike,
+/// every grouping is as good as any other, and differences are noise.
 const LEAST_GAIN: f64 = 0.05;
 
 /// Branches that the exact mapper may take before the refined one must do.
@@ -198,8 +201,7 @@ impl BySharing {
         Self::with(settings, BY_MISSES, found_by_paging(&[Signal::TlbMisses]))
     }
 
-    /// kMAF's; nothing seen yet. It maps at every call what was shared in all the time, with EagerMap,
-    /// from four threads on.
+    /// kMAF's; nothing seen yet. At every call, it maps four threads or more with EagerMap, by all that they ever shared.
     pub fn kmaf(settings: &Settings) -> Self {
         Self {
             mapper: Mapper::Eager,
@@ -227,7 +229,7 @@ impl BySharing {
         }
     }
 
-    /// Of each thread whether it has run in one of the last [`OF_LATE`] intervals.
+    /// For each thread, whether it has run in one of the last [`OF_LATE`] intervals.
     fn ran_of_late(&mut self, snapshot: &Snapshot) -> Vec<bool> {
         let left = self.still.line_up(&snapshot.threads);
         let threads = snapshot.threads.iter().zip(left);
@@ -338,7 +340,7 @@ impl PlacementRule for BySharing {
                 }
             }
             for &index in &pool.threads {
-                // One that has become idle and shares nothing any more is given back.
+                // A thread that has become idle and has not run of late is given back.
                 let left = !ran_of_late[index] && stage.why_idle(index).is_some();
                 match target[index] {
                     Some(cpu) if pool.cpus.contains(cpu) && !left => taken.hold(cpu, None),
@@ -359,7 +361,7 @@ impl PlacementRule for BySharing {
     }
 }
 
-/// These signals, by which a paging finds out who shares pages.
+/// These signals, by which a paging finds out which threads share pages.
 fn found_by_paging(signals: &'static [Signal]) -> Needs<'static> {
     Needs {
         found_sharing: true,
@@ -367,8 +369,7 @@ fn found_by_paging(signals: &'static [Signal]) -> Needs<'static> {
     }
 }
 
-/// Whether a mapping brings threads that share enough closer than they are to be worth its moves, or has
-/// fewer of them meet on one CPU.
+/// Whether a mapping is worth its moves: it brings threads that share closer by enough, or fewer of them meet on one CPU.
 fn is_worth(sharing: &Communication, tree: &Tree, mapping: &[CpuId], now: &[CpuId]) -> bool {
     let cpus = |places: &[CpuId]| places.iter().copied().collect::<CpuSet>().len();
     if cpus(mapping) != cpus(now) {
@@ -376,12 +377,12 @@ fn is_worth(sharing: &Communication, tree: &Tree, mapping: &[CpuId], now: &[CpuI
     }
     match (quality(sharing, tree, mapping), quality(sharing, tree, now)) {
         (Some(after), Some(before)) => (before as f64 - after as f64) > before as f64 * LEAST_GAIN,
-        // Where threads are now is not theirs to have.
+        // Some threads are on CPUs that are not theirs to use.
         _ => true,
     }
 }
 
-/// The CPUs of a pool that nobody outside it holds, if there are enough of them; else all.
+/// The CPUs of a pool that no thread outside it holds, if there are enough of them; else all.
 fn free_cpus(pool: &Pool, taken: &Taken, threads: usize) -> CpuSet {
     let is_free = |&cpu: &CpuId| taken.of(cpu).threads == 0;
     let free: CpuSet = pool.cpus.iter().filter(is_free).collect();

@@ -53,7 +53,7 @@ pub struct CpuSlots {
     pub tier: usize,
     /// The kernel's `cpu_capacity`, 1024 for the strongest.
     pub capacity: u32,
-    /// CpuSlots that threads outside this deal hold.
+    /// Slots that threads outside this deal hold.
     pub held: usize,
 }
 
@@ -224,7 +224,7 @@ fn domains(
     // Siblings next to each other, those in use first: then a CPU's rank is its tier.
     known.sort_by_cached_key(|cpu| {
         let held = taken.of(cpu.id).threads;
-        // Only held CPUs' places in the deal count, so those must not depend on what sits there.
+        // A held CPU's place in the deal matters, so it must not depend on what sits there.
         let sitting = if held > 0 { 0 } else { sitting_on(cpu.id) };
         let in_use = Reverse((held, sitting));
         (cpu.domain, cpu.core, in_use, cpu.id)

@@ -1,4 +1,4 @@
-//! One block: who uses it, where it lies, where it was ordered.
+//! One block: which nodes use it, where it lies, where it was ordered.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::paging::driver::Access;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     pub(super) accesses: BTreeMap<NodeId, u32>,
-    /// Those of them to a page that was on the thread's own node.
+    /// How many of them were to a page on the thread's own node.
     pub(super) local: u32,
     /// Where it lies, by the last of them or the last order.
     pub(super) home: Option<NodeId>,
@@ -24,7 +24,7 @@ pub(super) struct Ordered {
     pub(super) to: NodeId,
     pub(super) since_ns: u64,
     pub(super) kind: Kind,
-    /// By its own accesses.
+    /// Whether it was judged by its own accesses.
     pub(super) is_judged: bool,
 }
 
@@ -59,8 +59,8 @@ impl Block {
         (most * 4 >= self.all() * 3).then_some(node)
     }
 
-    /// The nodes that use it, of those of a process's threads: at least half as much as if all used it alike. `None` where
-    /// all do.
+    /// The nodes of a process's threads that use the block at least half as much as if all used it alike. `None` where all
+    /// do.
     pub(super) fn few_users(&self, nodes: &[NodeId]) -> Option<Vec<NodeId>> {
         let of_node: Vec<&[NodeId]> = nodes.chunk_by(|a, b| a == b).collect();
         let uses = |on: &&&[NodeId]| {
@@ -72,8 +72,8 @@ impl Block {
         (users.len() < of_node.len()).then_some(users)
     }
 
-    /// What it is by its accesses, if one node is its main user or none is; `None` where its pages lie with their users,
-    /// each with its own.
+    /// What the block is by its accesses; `user` is its main user, if it has one. `None` where its pages already lie with
+    /// their users.
     pub(super) fn kind(&self, user: Option<NodeId>) -> Option<Kind> {
         match user {
             Some(_) => Some(Kind::Private),

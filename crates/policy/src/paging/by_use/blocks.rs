@@ -17,7 +17,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of so many pages.
+    /// Orders for blocks of so many pages.
     pub(super) fn of(block_pages: u64) -> Self {
         Self {
             block_pages,

@@ -1,4 +1,4 @@
-//! What counters say of how much of a process's memory is local.
+//! What counters show of how many of a process's lines are local.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use numaherd_world::{ProcessId, Snapshot};
 
 /// Sampling does not rest where a smaller share of a process's counted lines is local (chosen here).
 const NEAR: f64 = 0.75;
-/// After so many ns half of the lines that were counted count (chosen here).
+/// After so many ns, half of the lines that were counted still count (chosen here).
 const COUNTED_HALVES_NS: f64 = 5e9;
 
-/// Lines from memory that were counted of a process of late, and those of them that were local.
+/// Lines from memory that were recently counted for a process, and how many of them were local.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     local: f64,
@@ -17,7 +17,8 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Takes in an interval of all processes. Gives those of whose lines in it less than three quarters were local.
+    /// Takes in an interval of all processes. Returns those with less than three quarters of their lines in it
+    /// local.
     pub(super) fn take(
         counted: &mut HashMap<ProcessId, Self>,
         snapshot: &Snapshot,

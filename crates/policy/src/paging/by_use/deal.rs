@@ -3,10 +3,10 @@
 use numaherd_topology::NodeId;
 use numaherd_world::{MemoryKind, PageFailure, PageOutcome, Part, ProcessId, Snapshot};
 
-/// Of memory that is even, at most one page in so many would move if it were dealt (chosen here).
+/// Memory is even if dealing it would move at most one page in so many (chosen here).
 const UNEVEN: u64 = 8;
 
-/// Whether a part that was dealt is where it was dealt to, but for as many pages as may be uneven.
+/// Whether a dealt part has arrived, except for as many pages as may be uneven.
 pub(super) fn is_done(outcome: &PageOutcome) -> bool {
     let there = outcome.moved.saturating_add(outcome.already_there);
     // Other failures are of pages that nothing moves, or that are not there.
@@ -16,7 +16,7 @@ pub(super) fn is_done(outcome: &PageOutcome) -> bool {
     there > 0 && elsewhere <= there / (UNEVEN - 1)
 }
 
-/// The part of shared memory for each node, where threads are on these, ascending.
+/// The part of shared memory for each node; `nodes` are those of the threads, ascending.
 pub(super) fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {
     let (of_node, weights): (Vec<NodeId>, Vec<u64>) = (nodes.chunk_by(|a, b| a == b))
         .map(|on| (on[0], on.len() as u64))
@@ -24,7 +24,7 @@ pub(super) fn dealt(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Part)> {
     of_node.into_iter().zip(Part::dealt(&weights))
 }
 
-/// The node whose turn a page that is shared is.
+/// The node whose turn a shared page is.
 pub(super) fn whose_turn(nodes: &[NodeId], page: u64) -> NodeId {
     turn_in(dealt(nodes), page).unwrap_or(nodes[0])
 }

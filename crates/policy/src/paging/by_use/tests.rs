@@ -131,7 +131,7 @@ fn small(pages: u64) -> Scene {
     scene
 }
 
-/// Where blocks are ordered that these threads use in turn, if they lie on these nodes.
+/// Where blocks on these nodes, which these threads use in turn, are ordered to.
 fn used_by(scene: &Scene, threads: &[u32], lie: &[u32]) -> Vec<u32> {
     let mut paging = ByUse::paging(&Settings::default());
     paging.placed(&placed(scene), &scene.snapshot);
@@ -278,7 +278,7 @@ fn memory_is_not_dealt_again_when_a_thread_was_not_placed_for_a_while() {
         orders.iter().any(is_at_large)
     };
     assert!(dealt(&placed, &scene));
-    // A fifth is busy, and nobody has placed it yet.
+    // A fifth is busy, and has not been placed yet.
     let id = scene.thread(1, 100.0, 1).id;
     assert!(!dealt(&placed, &scene));
     let fifth = PlacedThread {

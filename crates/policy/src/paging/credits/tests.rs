@@ -19,7 +19,7 @@ fn id(tid: u32) -> ThreadId {
     numaherd_testing::tid(tid)
 }
 
-/// Has threads, each on the CPU of its number, use pages of node 0; which are wished for.
+/// Lets threads, each on the CPU of its number, use pages of node 0. Returns which are wished for.
 fn credit(credits: &mut Credits, scene: &Scene, used: &[(u32, u64)]) -> Vec<u64> {
     let used = used.iter().copied();
     used.filter(|&(tid, page)| {

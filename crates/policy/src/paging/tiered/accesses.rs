@@ -1,17 +1,17 @@
-//! What samples tell of memory: which blocks of a process were used, from where, and how long accesses took.
+//! What samples show of memory: which blocks of a process were used, from where, and how long accesses took.
 //!
-//! Samples are counted in *turns* of `tiered.cold_after_s`. What is known is of the turn that is under way and the whole
-//! one before it, so that a block without samples has had none for a turn at least.
+//! Samples are counted in *turns* of `tiered.cold_after_s`. What is known covers the present turn and the whole turn
+//! before it, so a block without samples has had none for at least a turn.
 
 use std::collections::{BTreeMap, HashMap};
 
 use numaherd_topology::{Node, NodeId, Topology};
 use numaherd_world::{BLOCK_PAGES, MemorySource, ProcessId, Sample, ThreadId};
 
-/// Samples for each block that has any, on average, from which those without are known to be used less (chosen here: a
-/// block of the average has none once in e^8 times).
+/// If the blocks with samples have so many on average, those without are known to be used less (chosen here: an average
+/// block has none once in e^8 times).
 const ENOUGH_OF_EACH: u64 = 8;
-/// Latencies by which a node's is known (chosen here).
+/// From so many sampled latencies on, a node's latency is known (chosen here).
 const ENOUGH_LATENCIES: u32 = 32;
 
 /// The accesses of this turn and the one before.
@@ -19,9 +19,9 @@ const ENOUGH_LATENCIES: u32 = 32;
 pub(super) struct Accesses {
     this: Turn,
     last: Turn,
-    /// The shortest that a node's latency has been in a turn, as its samples have it.
+    /// The shortest mean latency that each node has had in a turn, by its samples.
     shortest: BTreeMap<NodeId, f64>,
-    /// Whether a store was among them, ever: some machines sample loads alone.
+    /// Whether a store was ever among them: some machines sample loads alone.
     stores: bool,
 }
 
@@ -38,11 +38,11 @@ struct Turn {
 pub(super) struct Used {
     /// How often it was sampled.
     pub samples: u64,
-    /// Where its page was in the latest.
+    /// Where its page was in the latest sample.
     pub on: NodeId,
-    /// The node that the latest came from.
+    /// The node that the latest sample came from.
     pub by: NodeId,
-    /// The thread of the latest.
+    /// The thread of the latest sample.
     pub thread: ThreadId,
 }
 
@@ -71,7 +71,7 @@ impl Accesses {
                 sample.source,
                 MemorySource::LocalMemory | MemorySource::RemoteMemory
             );
-            // From afar, the way counts, too, which is not the controller's.
+            // From another near node, latencies include the way there, which is not the controller's.
             if let Some(latency) = sample.latency
                 && is_memorys
                 && (by == on || is_apart)
@@ -97,7 +97,7 @@ impl Accesses {
         }
     }
 
-    /// The turn is over.
+    /// Ends the turn and begins another.
     pub(super) fn turn(&mut self) {
         self.last = Turn {
             is_whole: true,
@@ -111,12 +111,12 @@ impl Accesses {
         }
     }
 
-    /// Nothing is sampled any more: what is known is of the past.
+    /// Forgets both turns, because nothing is sampled any more.
     pub(super) fn forget(&mut self) {
         (self.this, self.last) = Default::default();
     }
 
-    /// Keeps what is of these processes.
+    /// Forgets the accesses of all other processes.
     pub(super) fn keep_only(&mut self, is_there: impl Fn(ProcessId) -> bool) {
         for turn in [&mut self.this, &mut self.last] {
             turn.processes.retain(|&process, _| is_there(process));
@@ -136,15 +136,15 @@ impl Accesses {
         all
     }
 
-    /// Whether blocks of a process that are not among those used have hardly been: a whole turn was sampled, stores as
-    /// well as loads, and those that were used have samples enough.
+    /// Whether blocks of a process that are not in `used` have hardly been used: a whole turn was sampled, stores as
+    /// well as loads, and the used blocks have enough samples.
     pub(super) fn show_unused(&self, used: &BTreeMap<u64, Used>) -> bool {
         let samples: u64 = used.values().map(|used| used.samples).sum();
         let is_enough = samples >= ENOUGH_OF_EACH * used.len() as u64;
         self.last.is_whole && self.stores && !used.is_empty() && is_enough
     }
 
-    /// A block is on another node now: what was known is of where it was.
+    /// Forgets the accesses to a block, because it is on another node now.
     pub(super) fn moved(&mut self, process: ProcessId, block: u64) {
         for turn in [&mut self.this, &mut self.last] {
             if let Some(blocks) = turn.processes.get_mut(&process) {
@@ -153,14 +153,14 @@ impl Accesses {
         }
     }
 
-    /// How long accesses to a node's memory took in the turn before, as the samples have it; `None` where too few were
+    /// How long accesses to a node's memory took in the turn before, by their samples; `None` where too few were
     /// sampled.
     pub(super) fn latency(&self, node: NodeId) -> Option<f64> {
         self.last.latencies.get(&node)?.mean()
     }
 
-    /// How long those to a far node would take from a near one if nobody else used it: the shortest that was seen of
-    /// the near one, times how much farther the machine's description says that the other is.
+    /// How long accesses from a near node to a far one would take if nothing else used it: the shortest latency seen of
+    /// the near node, times the ratio of the two latencies in the machine's description.
     pub(super) fn idle_latency(
         &self,
         from: NodeId,

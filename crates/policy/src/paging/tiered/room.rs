@@ -26,7 +26,7 @@ struct OfNode {
 }
 
 impl Room {
-    /// As a snapshot shows it; nodes that it does not show have none.
+    /// The room that a snapshot shows; nodes that it does not show have none.
     pub(super) fn of(
         snapshot: &Snapshot,
         topology: &Topology,
@@ -63,34 +63,35 @@ impl Room {
         self.nodes.get(&node).is_some_and(|of| of.is_apart)
     }
 
-    /// Whether a block more has room on a node.
+    /// Whether a node has room for one more block.
     pub(super) fn has(&self, node: NodeId) -> bool {
         let room = self.nodes.get(&node);
         room.is_some_and(|of| of.spare >= self.block_bytes)
     }
 
-    /// A block goes to a node.
+    /// Notes that a block goes to a node.
     pub(super) fn take(&mut self, node: NodeId) {
         if let Some(of) = self.nodes.get_mut(&node) {
             of.spare -= self.block_bytes;
         }
     }
 
-    /// A block leaves a node.
+    /// Notes that a block leaves a node.
     pub(super) fn free(&mut self, node: NodeId) {
         if let Some(of) = self.nodes.get_mut(&node) {
             of.spare += self.block_bytes;
         }
     }
 
-    /// A block should come to a node, which has no room for it.
+    /// Notes that a block should come to a node that has no room for it.
     pub(super) fn want(&mut self, node: NodeId) {
         if let Some(of) = self.nodes.get_mut(&node) {
             of.wanted += self.block_bytes;
         }
     }
 
-    /// The near nodes with less memory than is kept free, old files counted as free, or less room than is wanted.
+    /// The near nodes with less free memory than is to be kept free, counting old files as free, or with less room
+    /// than is wanted.
     pub(super) fn short(&self) -> Vec<NodeId> {
         let nodes = self.nodes.keys().copied();
         nodes.filter(|&node| self.is_short(node)).collect()
@@ -104,8 +105,7 @@ impl Room {
         })
     }
 
-    /// The near node nearest to a node, by the SLIT, of those that are allowed; one with room for a block where there
-    /// is any.
+    /// The allowed near node nearest to a node, by the SLIT; one with room for a block if there is any.
     pub(super) fn near_to(
         &self,
         node: NodeId,
@@ -117,7 +117,8 @@ impl Room {
         roomy.or_else(|| self.nearest(node, allowed, topology, |_, of| !of.is_apart))
     }
 
-    /// The node apart that is nearest to a node, has room for a block, is allowed, and is not faster.
+    /// The node apart that is nearest to a node, of those that are allowed, have room for a block and are not
+    /// faster.
     pub(super) fn apart_from(
         &self,
         node: NodeId,
@@ -128,7 +129,7 @@ impl Room {
         self.nearest(node, allowed, topology, is_one)
     }
 
-    /// The same of all nodes apart for which `suits` holds.
+    /// The same among all nodes apart, fast ones included, for which `suits` holds.
     pub(super) fn any_apart_from(
         &self,
         node: NodeId,

@@ -9,7 +9,7 @@ use numaherd_world::{Process, ProcessId, Snapshot, ThreadId, Unmanaged};
 /// The share of its bandwidth from which a node may be loaded (chosen here; waits are short below).
 const MAY_BE_LOADED: f64 = 0.5;
 
-/// The processes whose memory may move, and for which thread of theirs.
+/// The processes whose memory may move, each with the thread for which it moves.
 pub(super) fn movable(snapshot: &Snapshot) -> Vec<(&Process, ThreadId)> {
     let mut thread_of: HashMap<ProcessId, ThreadId> = HashMap::new();
     for thread in &snapshot.threads {
@@ -30,7 +30,7 @@ pub(super) fn movable(snapshot: &Snapshot) -> Vec<(&Process, ThreadId)> {
         .collect()
 }
 
-/// The near nodes from which threads of their own read more than half of what they can give, where that is known.
+/// The nodes whose own threads read more than half of their bandwidth, where that is known.
 pub(super) fn loaded(snapshot: &Snapshot, topology: &Topology) -> Vec<NodeId> {
     let Some(capacities) = &topology.timing().node_gb_per_s else {
         return Vec::new();

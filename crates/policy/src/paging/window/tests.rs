@@ -205,7 +205,7 @@ fn threads_side_by_side_do_not_take_each_others_edges() {
     let edge = 250 * K;
     let orders = bench.orders(&[remote(0, edge - 10, 0), remote(1, edge + 10, 0)]);
     assert_eq!(orders[1].0, edge);
-    // The first did reach over the edge, since the chunk behind it belonged to nobody then.
+    // The first did reach over the edge, since the chunk behind it belonged to no node then.
     assert_eq!(orders[0], (edge - 10 - 2048, K, 0));
     // From now on neither does.
     let again = bench.orders(&[remote(0, edge - 20, 2 * S), remote(1, edge + 20, 2 * S)]);

@@ -1,4 +1,4 @@
-//! What an action costs, and what was done until it is judged.
+//! What an action costs, and what is seen of it until it is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::{JUDGED_AFTER, SETTLES_AFTER};
 use crate::estimate::{Load, Lost, Memory, Owner, Picture};
 use crate::stage::Stage;
 
-/// Pages move as long as that takes more than this share of the time (chosen here).
+/// Pages count as still moving while that takes more than this share of the time (chosen here).
 const STILL_MOVES: f64 = 0.01;
 
-/// For how many ns threads are watched that do something else than before, at most (chosen here).
+/// For how many ns, at most, threads that do something else than before are watched (chosen here).
 const UNCLEAR_AFTER: u64 = 4 * JUDGED_AFTER;
 /// The share of their time in which threads must do what they did before for their speeds to be compared (chosen here).
 const CLEAR: f64 = 0.5;
@@ -23,12 +23,12 @@ const CLEAR: f64 = 0.5;
 /// A process whose memory has grown by more than this share does something else than before (chosen here).
 const GROWN: f64 = 0.25;
 
-/// By how much more of their speed than was expected threads may gain or lose by an action (chosen here).
+/// The error of an expected gain besides the gain itself, as a share of threads' speed (chosen here).
 const ERROR: f64 = 0.05;
 
 /// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
 const MOVE_NS: f64 = 100_000.0;
-/// What a line costs that a moved thread reads anew, in ns (chosen here).
+/// What each line that a moved thread reads anew costs it, in ns (chosen here).
 const LINE_NS: f64 = 100.0;
 
 /// What was done, and how fast threads were before and have been since.
@@ -47,11 +47,11 @@ pub(super) struct Action {
     pub(super) charged: Vec<(ProcessId, f64)>,
     /// By what share all threads were expected to become faster.
     expected: f64,
-    /// When it is carried out and caches are filled. Intervals that began before are passed over.
+    /// When it is carried out and caches are filled, in ns. Intervals that began earlier do not count.
     settled_ns: u64,
     /// What was seen before.
     past: Past,
-    /// Of each thread, what was seen of it since it settled.
+    /// What was seen of each thread since the action settled.
     since: BTreeMap<ThreadId, Since>,
     /// Intervals since it settled.
     intervals: u32,
@@ -62,20 +62,20 @@ pub(super) struct Action {
 struct Since {
     /// ns on a CPU.
     ran: f64,
-    /// The same in intervals for which the past has a look in which it did the same.
+    /// ns on a CPU in intervals for which the past has a look in which it did the same.
     alike: f64,
-    /// The same, each interval times its speed as a multiple of that look's.
+    /// The sum over these intervals of ns times the speed, as a multiple of that look's.
     times: f64,
-    /// Instructions and ns on a CPU in intervals in which it did what it did in the last look before.
+    /// Instructions and ns on a CPU in intervals in which it did the same as in the last look before the action.
     as_last: (f64, f64),
 }
 
 /// What came of an action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Threads were so many times as fast on average, over the CPU that they had, as when they did the same before.
+    /// How many times as fast threads were as when they did the same before: the mean, weighted by CPU time.
     Counted(f64),
-    /// Threads do something else than they did before: how fast they are says nothing of the action.
+    /// Threads do something else than they did before: how fast they are says nothing about the action.
     Unclear,
     /// No speed was counted.
     Unknown,
@@ -88,22 +88,22 @@ pub(super) enum Ordered {
     ToOne(Pages),
     /// All of it over the nodes of its threads; samples then show who uses what.
     Dealt,
-    /// Not at all: samples show where it belongs, of so many pages at most if not of all.
+    /// Not at all: samples show where pages belong, so many of them at most if not all.
     AsUsed(Option<u64>),
 }
 
 /// Memory that moves.
 pub(super) struct Follow {
     pub(super) process: ProcessId,
-    /// What of it.
+    /// What becomes of its memory.
     pub(super) memory: Memory,
-    /// How its own was ordered.
+    /// How its own memory was ordered.
     pub(super) ordered: Ordered,
-    /// Its pages by node (places) at the last look; first, before any moved.
+    /// Its pages by node (place) at the last look; at first, before any moved.
     pages: Vec<u64>,
-    /// The node (place) that most of its own was on that was not there already.
+    /// The node (place) other than `home` that most of its own memory was on.
     pub(super) from: usize,
-    /// The node (place) that most of what it has in common was on.
+    /// The node (place) that most of its common memory was on.
     pub(super) common_from: usize,
 }
 
@@ -129,12 +129,12 @@ impl Follow {
         }
     }
 
-    /// Whether its own goes to several nodes, as it is used.
+    /// Whether its own memory goes to several nodes, as it is used.
     pub(super) fn is_by_use(&self) -> bool {
         self.memory.follows > 0 && !matches!(self.ordered, Ordered::ToOne(_))
     }
 
-    /// Pages that have moved since the last look, as far as nodes have more of them.
+    /// Pages that have moved since the last look: the sum of how many more each node has.
     fn moved(&mut self, picture: &Picture) -> u64 {
         let owner = (picture.processes.iter()).find(|owner| owner.id == self.process);
         owner.map_or(0, |owner| {
@@ -169,13 +169,13 @@ impl Action {
         }
     }
 
-    /// For how many ns it is carried out, from `now_ns` on: one thread moves all pages, one after the other.
+    /// Begins at `now_ns`; returns for how many ns it is carried out. One thread moves all pages, one after the other.
     pub(super) fn begin(&mut self, now_ns: u64) -> u64 {
         let (memory, cpus) = (&self.layout.memory, &self.layout.cpus);
         let own: f64 = (0..memory.len())
             .map(|process| self.before.following(process, memory[process], cpus))
             .sum();
-        // What processes have in common moves once.
+        // Common memory moves once.
         let over = self.before.spread_over(memory, cpus);
         let spreads = (0..memory.len()).filter(|&process| memory[process].spreads);
         let common = spreads.map(|process| self.before.spreading(process, memory, &over));
@@ -185,14 +185,14 @@ impl Action {
         takes_ns
     }
 
-    /// Takes in an interval. Whether it can be judged then.
+    /// Takes in an interval. Returns whether the action can be judged now.
     pub(super) fn watch(&mut self, stage: &Stage<'_>, picture: &Picture) -> bool {
         let (now_ns, interval_ns) = (stage.snapshot.time_ns, stage.snapshot.interval_ns);
         let moved: u64 = (self.followed.iter_mut())
             .map(|follow| follow.moved(picture))
             .sum();
         if moved as f64 * picture.page_move_ns > STILL_MOVES * interval_ns as f64 {
-            // Longer than was reckoned with: accesses to them are sampled first.
+            // Longer than estimated: accesses to the pages are sampled first.
             self.settled_ns = self.settled_ns.max(now_ns);
             self.since.clear();
             self.intervals = 0;
@@ -232,7 +232,7 @@ impl Action {
             }
     }
 
-    /// The processes (places now) whose memory has grown since: caches hold less of it, wherever they run.
+    /// The processes (places now) whose memory has grown since: caches hold less of it, wherever their threads run.
     fn grown(&self, picture: &Picture) -> BTreeSet<usize> {
         let pages = |owner: &Owner| owner.all_pages().sum::<u64>() as f64;
         let before = self.before.processes.iter();
@@ -246,7 +246,7 @@ impl Action {
             .collect()
     }
 
-    /// For how long threads are watched that do something else: no longer than they were seen to do what they did before.
+    /// For how many ns threads that do something else are watched: no longer than they had been seen before.
     fn unclear_after(&self) -> u64 {
         let touched = touched(&self.before, &self.layout).into_iter();
         let seen = touched.map(|at| self.before.threads[at].age_ns).min();
@@ -254,8 +254,8 @@ impl Action {
             .clamp(JUDGED_AFTER, UNCLEAR_AFTER)
     }
 
-    /// Instructions per ns on a CPU since it settled, of each thread as in [`Self::before`], while it did what it did then; 0
-    /// where none were counted.
+    /// Instructions per ns on a CPU since the action settled, for each thread of [`Self::before`], while it did the same as
+    /// then; 0 where none were counted.
     pub(super) fn speeds(&self) -> Vec<f64> {
         let speed = |load: &Load| match self.since.get(&load.id) {
             Some(since) if since.as_last.1 > 0.0 => since.as_last.0 / since.as_last.1,
@@ -264,7 +264,7 @@ impl Action {
         self.before.threads.iter().map(speed).collect()
     }
 
-    /// How fast threads have been since it settled. What they do must be what they did before of those that it touched.
+    /// How fast threads have been since the action settled. The threads that it touched must do what they did before.
     pub(super) fn verdict(&self) -> Verdict {
         let sum = |all: Since, at: usize| match self.since.get(&self.before.threads[at].id) {
             Some(since) => Since {
@@ -287,13 +287,13 @@ impl Action {
         }
     }
 
-    /// Whether it is taken to have gained, where all threads became so many times as fast.
+    /// Whether the action counts as a gain, if all threads became so many times as fast.
     pub(super) fn has_gained(&self, times: f64) -> bool {
         let by_chance = self.past.by_chance();
         has_gained(times - 1.0, self.intervals, self.expected, by_chance)
     }
 
-    /// Cores that putting threads back would gain by what is known now, where memory stayed.
+    /// Cores that putting threads back would gain, by the present estimates; `None` if memory moved.
     pub(super) fn regret(&self, picture: &Picture) -> Option<f64> {
         if !self.followed.is_empty() {
             return None;
@@ -310,9 +310,9 @@ impl Action {
     }
 }
 
-/// Whether there is a gain, where threads became faster by the share `seen` over so many intervals, and were expected to by
-/// another. The expectation may be wrong by as much as it is, and by [`ERROR`]; each interval differs by chance, with that
-/// variance. The mean of both, each weighted by how certain it is, decides.
+/// Whether there is a gain, if threads became faster by the share `seen` over so many intervals, and were expected to by
+/// `expected`. The variance of `expected` is its own square plus that of [`ERROR`]; `by_chance` is that of one interval.
+/// The mean of both shares, each weighted by the inverse of its variance, decides.
 fn has_gained(seen: f64, intervals: u32, expected: f64, by_chance: f64) -> bool {
     let error = expected.powi(2) + ERROR.powi(2);
     expected / error + seen * f64::from(intervals) / by_chance > 0.0
@@ -337,7 +337,7 @@ pub(super) fn costs(picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId,
             costs.insert(process, cost);
         }
     }
-    // What processes have in common is charged to each: all wait while it moves.
+    // Common memory is charged to each process: all wait while it moves.
     let over = picture.spread_over(&candidate.memory, &candidate.cpus);
     for (process, memory) in candidate
         .memory

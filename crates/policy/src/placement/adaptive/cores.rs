@@ -1,8 +1,7 @@
 //! Which core of its domain a thread is seated on, and whether there is one for it.
 //!
-//! Problem: within its domain a thread runs where the kernel likes, and where it is when it is looked at, another may be
-//! on the same core for a moment. Rule: a thread that is seated where it would share a core gets one of its domain that
-//! is idle, if there is one.
+//! Problem: within its domain a thread runs where the kernel likes. At the moment of a look, it may happen to share a core
+//! with another. Rule: a thread that would be seated on a shared core gets an idle core of its domain, if there is one.
 
 use numaherd_topology::CpuId;
 
@@ -10,14 +9,14 @@ use super::search::{ROOM, may_have};
 use crate::estimate::Picture;
 use crate::stage::Stage;
 
-/// Gives threads that are seated, and would share a core, an idle one of their domain.
+/// Gives seated threads that would share a core an idle core of their domain.
 pub(super) fn part(
     stage: &Stage<'_>,
     picture: &Picture,
     cpus: &mut [CpuId],
     is_seated: impl Fn(usize, CpuId) -> bool,
 ) {
-    // Those that are not seated stay where they are.
+    // Threads that are not seated stay where they are.
     for (at, load) in picture.threads.iter().enumerate() {
         if !is_seated(at, cpus[at]) {
             cpus[at] = load.cpu;
@@ -53,9 +52,9 @@ pub(super) fn part(
     }
 }
 
-/// Whether the kernel is about to move a thread in this layout: in a domain, threads that ran in the interval want more cores
-/// at their busiest than it has, while another has one for one of them. Which it will be is not known; where the others are
-/// held, it is one that should have stayed.
+/// Whether the kernel is about to move a thread in this layout: the threads of a domain that ran in the interval want more
+/// cores at their busiest than it has, while another domain has one for a thread that is not held. Which thread moves is
+/// not known; where the others are held, it is one that should have stayed.
 pub(super) fn are_short(stage: &Stage<'_>, picture: &Picture, cpus: &[CpuId]) -> bool {
     let cores = picture.cores.cores();
     let mut peaks = vec![0.0; cores.len()];
@@ -81,8 +80,8 @@ pub(super) fn are_short(stage: &Stage<'_>, picture: &Picture, cpus: &[CpuId]) ->
     })
 }
 
-/// Of threads that are to go back to CPUs, whether each does so without sharing a core while another domain has an idle
-/// one.
+/// For each thread that is to go back to a CPU, whether it can do so without sharing a core while another domain has an
+/// idle one.
 pub(super) fn fitting(picture: &Picture, back: &[(usize, CpuId)]) -> Vec<(usize, CpuId, bool)> {
     let mut cpus = picture.now();
     for &(at, cpu) in back {

@@ -17,7 +17,7 @@ use crate::stage::Stage;
 /// The credit of each process, in ns.
 pub(super) struct Credit {
     first_ns: f64,
-    /// The share of the time that a process runs by which it grows.
+    /// Credit grows by this share of the time that a process runs.
     budget: f64,
     of: BTreeMap<ProcessId, f64>,
 }
@@ -45,7 +45,7 @@ impl Credit {
         self.of = credit;
     }
 
-    /// That of a process.
+    /// The credit of a process, in ns.
     pub(super) fn of(&self, process: ProcessId) -> f64 {
         self.of.get(&process).copied().unwrap_or(0.0)
     }

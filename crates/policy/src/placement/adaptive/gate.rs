@@ -5,7 +5,7 @@ use numaherd_world::ProcessId;
 use super::credit::Credit;
 use crate::estimate::Lost;
 
-/// After so many ns it is searched again although as much is lost as when nothing was found.
+/// After so many ns, the search is repeated even if as much is lost as when nothing was found.
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
 
 /// A search that found nothing to gain.
@@ -19,8 +19,8 @@ pub(super) struct Fruitless {
 }
 
 impl Fruitless {
-    /// Whether another would find as little: it was not long ago, and since then, what is lost has changed by less than
-    /// must be gained, and nobody has got the credit that was lacking.
+    /// Whether another search would find as little: this one was not long ago, the loss has since changed by less than
+    /// must be gained, and the credit that was lacking still is.
     pub(super) fn is_as_before(&self, lost: f64, least: f64, now_ns: u64, credit: &Credit) -> bool {
         let is_recent = now_ns.saturating_sub(self.since_ns) < SEARCHED_AGAIN;
         let is_paid = !self.awaits.is_empty() && credit.pays(&self.awaits);
@@ -35,12 +35,12 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Cores that are gained where so many are lost then: the mean over all draws.
+    /// Cores that are gained if `then` are lost afterwards: the mean over all draws.
     pub(super) fn gain(&self, then: &Lost) -> f64 {
         mean(&self.lost) - mean(then)
     }
 
-    /// Whether enough is gained, and no draw loses more than a quarter of that.
+    /// Whether enough is gained, and no draw loses more than a quarter of what must be gained.
     pub(super) fn is_open(&self, then: &Lost) -> bool {
         let mut draws = self.lost.iter().zip(then);
         let loses = draws.any(|(lost, then)| then - lost > self.least / 4.0);

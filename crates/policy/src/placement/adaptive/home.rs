@@ -1,10 +1,10 @@
 //! Threads back beside the memory that they read.
 //!
-//! Problem: the kernel moves threads away from pages that they touched first, often two of them past each other, by way of a
-//! core that was idle for a moment. To move them back costs less than to move their memory after them, and nobody has to find
-//! out first which it is. Rule: each thread that is away from the node that most of its lines come from wants to go there, the
-//! one that suffers most first: to a core that is free there, or in place of one that is away as well; until nobody finds a
-//! place.
+//! Problem: the kernel moves threads away from pages that they touched first. Often two threads swap places, by way of a
+//! core that was idle for a moment. Moving threads back costs less than moving their memory after them, and needs no
+//! samples of which memory that is. Rule: each thread that is away from the node that most of its lines come from goes
+//! there, the one that suffers most first: to a free core, or in exchange for a thread that is away as well. This repeats
+//! until no thread finds a place.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::busy::LEAST_CPU_SHARE;
 use crate::estimate::Picture;
 use crate::stage::Stage;
 
-/// How many may go back at once: those that suffer most, so that a look takes no longer the more are away (chosen here). The
-/// others follow at the next looks.
+/// How many threads may go back at once: those that suffer most. This bounds the time of a look (chosen here). The others
+/// follow at the next looks.
 const MOST_AT_ONCE: usize = 256;
 /// More than this share of a thread's lines comes from the node where it is at home.
 const MOST: f64 = 0.5;
@@ -37,7 +37,7 @@ pub(super) fn layout(stage: &Stage<'_>, picture: &Picture, cpus: &[CpuId]) -> Op
     (homing.cpus != cpus).then_some(homing.cpus)
 }
 
-/// The node (place) where a thread is at home that suffers elsewhere and may be moved.
+/// The home node (place) of a thread that suffers elsewhere and may be moved.
 fn home_of_stray(picture: &Picture, cpus: &[CpuId], at: usize) -> Option<usize> {
     let load = &picture.threads[at];
     let (home, _) = *load.memory.iter().find(|(_, share)| *share > MOST)?;
@@ -90,7 +90,7 @@ impl<'a> Homing<'a> {
         self.picture.seat(self.cpus[at]).map(|seat| seat.domain)
     }
 
-    /// A thread that is away where it is now.
+    /// Notes that a thread is away where it is now.
     fn waits(&mut self, at: usize, home: usize) {
         if let Some(domain) = self.domain(at) {
             self.away.entry((domain, home)).or_default().push(at);
@@ -116,7 +116,7 @@ impl<'a> Homing<'a> {
         is_home
     }
 
-    /// It is not away any more.
+    /// Notes that a thread is no longer away.
     fn leaves(&mut self, at: usize, waits: (usize, usize)) {
         if let Some(waits) = self.away.get_mut(&waits) {
             waits.retain(|&one| one != at);
@@ -140,7 +140,8 @@ impl<'a> Homing<'a> {
         true
     }
 
-    /// Changes places with a thread in a domain that is away as well, best one that is at home where this one is.
+    /// Changes places with a thread of the domain `to` that is away as well, preferably one that is at home where this one
+    /// is.
     fn changes(&mut self, at: usize, home: usize, to: usize) -> bool {
         let picture = self.picture;
         let Some(here) = picture.seat(self.cpus[at]) else {

@@ -1,8 +1,8 @@
-//! When it looks again: soon after many threads became busy, then less and less often.
+//! When the policy looks again: soon after many threads became busy, then less and less often.
 //!
-//! Of threads that are busy for the first time hardly anything has been counted, unless that look was late, so nothing shows
-//! what they lose; of those that a running process has just made, nothing at all. Both are *new*. While half of the busy
-//! threads are, the next look comes soon, and nothing is decided at this one.
+//! Hardly anything has been counted of threads that are busy for the first time, unless that look was late, and nothing at
+//! all of threads that a running process has just made. So nothing shows what they lose. Both are *new*. While half of the
+//! busy threads are new, nothing is decided, and the next look comes soon.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::stage::Stage;
 const TO_ATTACH: Duration = Duration::from_millis(1);
 /// The next look, and one after many threads became busy.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// A thread of which so much CPU time was counted when it is first seen busy is not new (chosen here: half more than what
+/// A thread is not new if so much of its CPU time was counted when it is first seen busy (chosen here: half more than what
 /// [`FIRST_LOOK`] gives; giving counters to many threads delays a look by as much again).
 const WELL_COUNTED: Duration = Duration::from_millis(75);
 /// How often the time between looks doubles; the loop's own cadence ends it long before.
@@ -36,7 +36,7 @@ enum Acquaintance {
 
 /// The looks since many threads became busy.
 pub(super) struct Looks {
-    /// How many there were, with those that were left out.
+    /// How many there were, including those that were skipped.
     since: u32,
     threads: PerThread<Acquaintance>,
     /// After how long the next one comes.
@@ -88,7 +88,7 @@ impl Looks {
         self.since == 0
     }
 
-    /// Leaves the next look out where counts show that nothing is to be gained: it takes CPU time that the threads may want.
+    /// Skips the next look where counts show that nothing is to be gained: a look takes CPU time that threads may want.
     pub(super) fn spare(&mut self, picture: &Picture) {
         if picture.from != Basis::Residency && !self.are_new() {
             self.come_after(self.since.saturating_add(1));
@@ -101,7 +101,7 @@ impl Looks {
     }
 }
 
-/// The CPU time of a thread in which it was counted.
+/// The CPU time of a thread while its counters ran.
 fn counted(stage: &Stage<'_>, load: &Load) -> Duration {
     let thread = stage.thread(load.at);
     let share = (thread.counts.as_ref()).map_or(0.0, |counts| counts.counted_share);

@@ -13,15 +13,15 @@ use crate::estimate::{Owner, PORTIONS, Picture};
 use crate::rules::Rule;
 use crate::stage::Stage;
 
-/// The share of a process's memory that is on one node where nearly all is (chosen here).
+/// If this share of a process's memory is on one node, nearly all of it is (chosen here).
 const ON_ONE: f64 = 0.75;
-/// The share of the busy cores that must be gained for memory to be dealt before it is known who uses what: what is dealt
-/// wrong costs less than that (chosen here).
+/// The share of the busy cores that must be gained for memory to be dealt before it is known which thread uses what:
+/// wrongly dealt memory costs less (chosen here).
 const WORTH_DEALING: f64 = 0.05;
 
-/// The orders for what a layout wants of memory, and what moves by them. `gain` is the share of the busy cores that the
-/// layout is expected to gain, and `why` says so. `portions` has, of each process whose memory follows in portions, the node
-/// (place) and how many have followed; it is brought up to date.
+/// The orders for what a layout wants of memory, and the memory that they move. `gain` is the share of the busy cores that
+/// the layout is expected to gain, and `why` says so. `portions` holds, for each process whose memory follows in portions,
+/// the node (place) and how many have followed; it is updated.
 pub(super) fn of_memory(
     stage: &Stage<'_>,
     picture: &Picture,
@@ -83,14 +83,15 @@ pub(super) fn own(part: Part) -> Pages {
 }
 
 /// Whether the memory of a process is dealt to the nodes (places) of its threads, before samples show who uses what: if
-/// nearly all of it is on one node, that has no more of the threads than others have, and there is a block for each.
+/// nearly all of it is on one node, at least as much would be local by chance as before, and there is a block for each
+/// thread.
 fn is_to_deal(owner: &Owner, over: &[(usize, u64)]) -> bool {
     let all: u64 = owner.pages.iter().sum();
     let threads: u64 = over.iter().map(|&(_, threads)| threads).sum();
     let Some(most) = (0..owner.pages.len()).max_by_key(|&node| owner.pages[node]) else {
         return false;
     };
-    // What would be local by chance, before and then.
+    // What would be local by chance, before and afterwards.
     let there = over.iter().find(|on| on.0 == most);
     let before = there.map_or(0, |on| on.1 * threads);
     let then: u64 = over.iter().map(|on| on.1 * on.1).sum();
@@ -99,8 +100,7 @@ fn is_to_deal(owner: &Owner, over: &[(usize, u64)]) -> bool {
         && all >= BLOCK_PAGES * threads
 }
 
-/// The process for which memory in common is ordered: all that have it mean the same pages, and the one with most of it
-/// has most of these mapped.
+/// The process whose orders move common memory: the pages are the same for all, and this process has most of them mapped.
 fn most_in_common(picture: &Picture, candidate: &Candidate) -> Option<usize> {
     let spreads = (0..candidate.memory.len()).filter(|&process| candidate.memory[process].spreads);
     let pages = |process: &usize| picture.processes[*process].common.iter().sum::<u64>();
@@ -123,8 +123,8 @@ fn spread(
         .collect()
 }
 
-/// The pages in which so many portions of a process's memory follow its threads, of those that are left, and how many
-/// portions have followed then, if not all. What it has in common with others does not follow.
+/// The pages of the next `portions` of a process's memory that follow its threads, of the `left` that have not yet, and
+/// how many have followed then, if not all. Common memory does not follow.
 fn following(owner: &Owner, portions: u64, left: u64) -> (Pages, Option<u64>) {
     let first = PORTIONS - left;
     let pages = match portions == PORTIONS {

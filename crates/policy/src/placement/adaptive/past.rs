@@ -1,11 +1,10 @@
-//! What was seen of late: a layout must gain over that, not in the last interval alone.
+//! Recent looks: a layout must gain over all of them, not in the last interval alone.
 //!
-//! Problem: programs have phases. What suits threads in the interval that was just seen may cost them more in the next
-//! than it gains, and is not there any more when threads and memory have moved. Rule: the estimates of the last looks are
-//! kept, each with how long its interval was. What a layout gains is what it would have gained over all of these in which
-//! the threads that it touches were seen, beside leaving threads where they are. How fast a thread has become is compared with
-//! the last of these in which it did the same. How much such comparisons say is known from the looks between which nothing was
-//! done: by what the speeds of all threads differed then, they may differ by chance.
+//! Problem: programs have phases. What suits threads in one interval may cost them more in the next than it gains, and the
+//! phase may be over once threads and memory have moved. Rule: the estimates of the last looks are kept, each with the
+//! length of its interval. A layout's gain is what it would have gained, compared with leaving threads where they are, over
+//! all kept looks in which the threads that it touches were seen. A thread's speed is compared with the last of these in
+//! which it did the same. Speeds also differ by chance; looks between which nothing was done show how much.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,9 +16,9 @@ use crate::estimate::{Basis, Load, Memory, ONE_PHASE, Picture, Rough};
 
 /// Looks that are kept (chosen here).
 const LOOKS: usize = 8;
-/// So far back, in ns, looks count (chosen here).
+/// For how many ns looks count (chosen here).
 const HORIZON_NS: u64 = 10_000_000_000;
-/// Threads of a machine on which the past is looked at: with more it would take too long (chosen here).
+/// The past is kept only up to so many threads: with more it would take too long (chosen here).
 const MOST_THREADS: usize = 2048;
 
 #[derive(Clone)]
@@ -27,7 +26,7 @@ struct Look {
     picture: Arc<Picture>,
     /// When it was, in ns.
     at_ns: u64,
-    /// How long its interval was, in ns, with those that were left out before it.
+    /// How long its interval was, in ns, including those of looks before it that were dropped.
     lasted_ns: f64,
 }
 
@@ -35,7 +34,7 @@ struct Look {
 #[derive(Clone, Default)]
 pub(super) struct Past {
     looks: VecDeque<Look>,
-    /// Of the last looks between which nothing was done: by what share the speeds of all threads differed from those of the
+    /// For the last looks between which nothing was done: the share by which the speeds of all threads differed from the
     /// look before in which they did the same.
     by_chance: VecDeque<f64>,
     /// Something was done since the last look.
@@ -54,7 +53,7 @@ impl Past {
             self.looks.pop_front();
         }
         if picture.from != Basis::Residency {
-            // What was assumed before anything was counted is no speed to compare with.
+            // Speeds that were assumed before anything was counted are not compared with.
             self.looks
                 .retain(|look| look.picture.from != Basis::Residency);
         }
@@ -75,7 +74,7 @@ impl Past {
         });
     }
 
-    /// How fast all threads are, as a multiple of when they last did the same; `None` where none did.
+    /// How fast all threads are on average, as a multiple of when they last did the same; `None` where none did.
     fn compare(&self, picture: &Picture) -> Option<f64> {
         let threads = picture.threads.iter().filter(|load| load.speed > 0.0);
         let alike = threads.filter_map(|load| Some((load.wanted, load.speed / self.speed(load)?)));
@@ -85,19 +84,19 @@ impl Past {
         (wanted > 0.0).then(|| times / wanted)
     }
 
-    /// The variance of how fast all threads are in a look, as a multiple of before, while nothing is done. Before any such
-    /// looks were seen, it is that of speeds that differ by as much as what threads do in one phase.
+    /// The variance of threads' mean speed in a look, as a multiple of before, while nothing is done. Before any such looks
+    /// were seen, it is the variance of a uniform difference of up to [`ONE_PHASE`].
     pub(super) fn by_chance(&self) -> f64 {
         let squares = self.by_chance.iter().map(|by| by * by);
         (squares.sum::<f64>() + ONE_PHASE.powi(2) / 3.0) / (self.by_chance.len() + 1) as f64
     }
 
-    /// Threads are placed or let go: how fast they are in the next look is not by chance.
+    /// Notes that threads are placed or let go: speeds in the next look do not differ by chance alone.
     pub(super) fn touch(&mut self) {
         self.was_touched = true;
     }
 
-    /// Leaves out every other look; the next one stands for it.
+    /// Drops every other look; the one after it stands for both.
     fn thin_out(&mut self) {
         let mut carried = 0.0;
         let mut place = 0;
@@ -112,7 +111,7 @@ impl Past {
         });
     }
 
-    /// Memory has moved: what was seen of it before is no longer so.
+    /// Forgets all looks, because memory has moved since.
     pub(super) fn forget(&mut self) {
         self.looks.clear();
     }
@@ -127,10 +126,10 @@ impl Past {
         })
     }
 
-    /// Cores that a candidate for threads as they are in `now` would have gained on average, beside leaving them on the
-    /// CPUs of `stays`, and the standard error of that; `None` where no look counts. It is the mean of the two draws that a
-    /// search goes by, one of which is the worst. With the mean of all draws, memory of `is` followed its use on traces,
-    /// which cost up to 10 %.
+    /// Cores that a candidate for the threads of `now` would have gained on average, compared with leaving them on the CPUs
+    /// of `stays`, and the standard error of that; `None` where no look counts. Only the two draws that a search uses
+    /// count, one of which is the worst. With the mean of all draws, memory of `is` followed its use on traces, which cost
+    /// up to 10 %.
     pub(super) fn gain(
         &self,
         now: &Picture,
@@ -173,7 +172,7 @@ impl Past {
     }
 }
 
-/// The threads that a candidate moves, or of which memory moves, if they read any.
+/// The threads that read memory and that a candidate moves, or whose process's memory it moves.
 pub(super) fn touched(now: &Picture, candidate: &Candidate) -> Vec<usize> {
     let is_touched = |&at: &usize| {
         let load = &now.threads[at];
@@ -183,7 +182,7 @@ pub(super) fn touched(now: &Picture, candidate: &Candidate) -> Vec<usize> {
     (0..now.threads.len()).filter(is_touched).collect()
 }
 
-/// A layout of the threads of `now` with those of another look: who is not in both stays where it was.
+/// A layout of the threads of `now`, for those of another look; a thread that is not in both stays where it was.
 fn laid_out(now: &Picture, then: &Picture, cpus: &[CpuId]) -> Vec<CpuId> {
     let threads = then.threads.iter();
     threads
@@ -191,7 +190,7 @@ fn laid_out(now: &Picture, then: &Picture, cpus: &[CpuId]) -> Vec<CpuId> {
         .collect()
 }
 
-/// What becomes of memory, by the processes of another look.
+/// What becomes of memory, for the processes of another look.
 fn memory(now: &Picture, then: &Picture, memory: &[Memory]) -> Vec<Memory> {
     let processes = then.processes.iter();
     processes

@@ -1,4 +1,4 @@
-//! The pages that may follow their use, of processes whose memory on several nodes is not paid for as a whole.
+//! How many pages may follow their use, for processes whose credit does not pay for all of their memory.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Rations {
         }
     }
 
-    /// Whether a process has one: not all of its memory was paid for.
+    /// Whether a process has a limit: not all of its memory was paid for.
     pub(super) fn limits(&self, process: ProcessId) -> bool {
         self.0.contains_key(&process)
     }

@@ -13,7 +13,7 @@ use crate::stage::Stage;
 pub(super) const ROOM: f64 = 0.1;
 /// Lines per instruction that differ by less than this share are alike.
 const ALIKE: f64 = 0.1;
-/// What processes have in common is spread where more than this share of it must move for that (chosen here).
+/// Common memory is spread only if more than this share of it must move for that (chosen here).
 const UNEVEN: f64 = 0.1;
 /// A search goes on while it gains more than this share of what is lost.
 const WORTH_A_MOVE: f64 = 0.005;
@@ -22,7 +22,7 @@ const WORTH_A_MOVE: f64 = 0.005;
 pub(crate) struct Candidate {
     pub(crate) cpus: Vec<CpuId>,
     pub(crate) memory: Vec<Memory>,
-    /// By the draws that a search goes by.
+    /// What is lost by the draws that a search uses.
     rough: Rough,
     /// Their mean, in cores.
     pub(crate) lost: f64,
@@ -39,12 +39,12 @@ impl Candidate {
         }
     }
 
-    /// Whether it gains beside another.
+    /// Whether it gains, compared with another.
     fn is_worth_it(&self, beside: &Self) -> bool {
         self.lost < beside.lost * (1.0 - WORTH_A_MOVE)
     }
 
-    /// Whether nothing is lost by it beside another.
+    /// Whether it loses no more than another.
     fn is_as_good(&self, beside: &Self) -> bool {
         self.lost <= beside.lost * (1.0 + WORTH_A_MOVE)
     }
@@ -62,7 +62,7 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
     allowed && thread.unmanaged.is_none()
 }
 
-/// The CPU of a domain for a thread that comes there: of the idlest core, and of its CPUs the idlest.
+/// The CPU of a domain for a thread that comes there: the idlest CPU of the idlest core.
 pub(super) fn freest(
     stage: &Stage<'_>,
     picture: &Picture,
@@ -87,9 +87,9 @@ pub(super) fn freest(
     allowed.min_by_key(|&cpu| on(cpu))
 }
 
-/// Where the threads will be once the kernel has balanced them: where more is wanted in a domain than it has cores,
-/// those that are the kernel's own and suffer least go where cores are idle; then the same of CPUs. What that gains is
-/// not for us to gain.
+/// Where the threads will be once the kernel has balanced them. If threads want more cores of a domain than it has, those
+/// that the kernel places and that suffer least go where cores are idle; then likewise for CPUs. What that gains is no gain
+/// of ours.
 #[derive(Clone)]
 pub(crate) struct Balanced {
     pub(super) cpus: Vec<CpuId>,
@@ -113,19 +113,19 @@ impl Balanced {
         Self { cpus, lost }
     }
 
-    /// Its mean by the draws that a search goes by, in cores.
+    /// Its mean by the draws that a search uses, in cores.
     pub(crate) fn roughly(&self) -> f64 {
         Rough::of(&self.lost).mean()
     }
 }
 
-/// Brings the kernel's own threads from domains in which more is wanted than they hold to others with room.
+/// Moves threads that the kernel places from domains in which more is wanted than `holds` to others with room.
 fn balance(stage: &Stage<'_>, picture: &Picture, holds: &[f64], cpus: &mut [CpuId]) {
     let domains = stage.topology.domains();
     let wanted = picture.wanted_in(cpus);
     let beyond = wanted.iter().zip(holds);
     let mut beyond: Vec<f64> = beyond.map(|(wanted, holds)| wanted - holds).collect();
-    // Of each domain that is short of CPUs: how much the kernel's own suffer, and which they are.
+    // For each domain that is short of CPUs: the threads that the kernel places, and how much they suffer.
     let mut here = vec![Vec::new(); domains.len()];
     for (at, load) in picture.threads.iter().enumerate() {
         let thread = stage.thread(load.at);
@@ -156,8 +156,8 @@ fn balance(stage: &Stage<'_>, picture: &Picture, holds: &[f64], cpus: &mut [CpuI
     }
 }
 
-/// The best candidate that is found: from where the threads are once the kernel has balanced them, and from `layouts`,
-/// by trying at most `most` layouts. The memory of a process follows only where its `credit`, in ns, pays for it.
+/// The best candidate found by trying at most `most` layouts, beginning with `balanced` and `layouts`. The memory of a
+/// process follows only where its `credit`, in ns, pays for it.
 pub(crate) fn best(
     stage: &Stage<'_>,
     picture: &Picture,
@@ -188,7 +188,7 @@ pub(crate) fn best(
     if let Some(cpus) = home::layout(stage, picture, &best.cpus)
         && let Some(rough) = search.roughly(&cpus, &best.memory, &best.rough)
     {
-        // First without its memory: that need not move where the threads do.
+        // First with memory where it is: it need not move if the threads do.
         let candidate = Candidate::new(cpus.clone(), best.memory.clone(), rough);
         if candidate.is_worth_it(&best) {
             best = candidate;
@@ -211,7 +211,7 @@ pub(crate) fn best(
         }
     }
     search.improve(&mut best);
-    // The last first: those that are home again stay beside their memory.
+    // The last first: threads that are home again stay beside their memory.
     for (cpus, stays) in beside.iter().rev() {
         let candidate = search.with_memory(cpus, Some(*stays), &best.rough);
         if let Some(candidate) = candidate.filter(|candidate| candidate.is_as_good(&best)) {
@@ -223,8 +223,8 @@ pub(crate) fn best(
     best
 }
 
-/// Whether a domain gets threads that want more CPUs at their busiest than it has: those of a parallel program that wait
-/// for each other want little now and all in a moment. `before` is what threads want where they are.
+/// Whether a domain gets threads that want more CPUs at their busiest than it has: threads of a parallel program that wait
+/// for each other want little now, but much a moment later. `before` is what threads want where they are.
 fn is_crowded(picture: &Picture, before: &[f64], cpus: &[CpuId]) -> bool {
     let wanted = picture.peaks_in(cpus);
     let domains = wanted.iter().zip(before).zip(picture.cores.cpus());
@@ -233,8 +233,8 @@ fn is_crowded(picture: &Picture, before: &[f64], cpus: &[CpuId]) -> bool {
         .any(|((&wanted, &before), &cpus)| wanted > before.max(cpus) + ROOM)
 }
 
-/// The processes whose memory may be spread that they have in common. Who has which is not known: it is that of all
-/// whose threads wait for it, or of none.
+/// The processes whose common memory may be spread. It is not known which process has which of it, so it is spread for all
+/// whose threads wait for it, or for none.
 fn may_spread(picture: &Picture) -> Vec<usize> {
     let has_common = |&process: &usize| {
         let owner = &picture.processes[process];
@@ -255,7 +255,7 @@ fn may_spread(picture: &Picture) -> Vec<usize> {
     all.into_iter().filter(waits).collect()
 }
 
-/// Whether two threads that change places leave all as it is, as those do that share all they read.
+/// Whether nothing changes if two threads change places, as with threads that share all that they read.
 fn are_alike(one: &Load, other: &Load) -> bool {
     let apart = (one.lines - other.lines).abs();
     one.process == other.process
@@ -270,16 +270,15 @@ struct Search<'a> {
     credit: &'a [f64],
     /// Processes with memory that a thread waits for.
     may_follow: Vec<usize>,
-    /// Processes with memory in common with others that a thread waits for; none where one of those who have it may not
-    /// have it moved.
+    /// Processes with common memory that a thread waits for; none if any process with common memory may not have it moved.
     may_spread: Vec<usize>,
     left: usize,
 }
 
 impl Search<'_> {
-    /// A layout with its memory as it is, or where that would lose less, with its threads, and with what processes have
-    /// in common spread. `None` where each of these loses more than the candidate `than` by the first draw. `stays` is what
-    /// is lost while memory stays, where it is known.
+    /// A layout with memory where it is or, if that would lose less, with memory beside its threads and with common memory
+    /// spread. `None` if each of these loses more than `than` by the first draw. `stays` is what is lost while memory
+    /// stays, if that is known.
     fn with_memory(
         &mut self,
         cpus: &[CpuId],
@@ -297,8 +296,8 @@ impl Search<'_> {
             let is_one = nodes.windows(2).all(|two| two[0] == two[1]);
             // What is there already need not follow.
             let is_there = is_one && nodes.iter().any(|&node| owner.pages[node] == all);
-            // Who uses what can be found out by samples alone, and only of threads that are held: the others' nodes
-            // would get nothing. One that sleeps, as the first of a parallel program does, uses nothing.
+            // Only samples show which thread uses what, and only for threads that are held: the others' nodes would get
+            // nothing. A thread that sleeps, as the first of a parallel program does, uses nothing.
             let held = |&thread: &usize| {
                 let load = &picture.threads[thread];
                 load.is_free || load.wanted < LEAST_CPU_SHARE
@@ -337,13 +336,13 @@ impl Search<'_> {
         }
     }
 
-    /// How many portions of a process's memory its credit pays for. Of one whose threads move, all or none: it would be
-    /// divided between where they were and where they are.
+    /// How many portions of a process's memory its credit pays for. If its threads move, all or none: otherwise its memory
+    /// would be divided between where they were and where they are.
     fn paid(&self, process: usize, cpus: &[CpuId], is_one: bool) -> u64 {
         let picture = self.picture;
         let (all, credit) = (picture.portions_left(process, cpus), self.credit[process]);
         let cost = picture.to_move(process, cpus) * picture.page_cost_ns();
-        // On several nodes the paging finds out which pages of its own are used.
+        // On several nodes, the paging finds out which of its own pages are used.
         let has_portions = !is_one || picture.processes[process].has_portions;
         match has_portions && moving(picture, process, cpus) == 0.0 {
             _ if cost <= credit => all,
@@ -353,7 +352,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same with what processes have in common spread; `None` where it may not be, is already, or is not paid for.
+    /// The same with common memory spread; `None` where it may not be, is already, or is not paid for.
     fn spread(&self, cpus: &[CpuId], memory: &[Memory]) -> Option<Vec<Memory>> {
         if self.may_spread.is_empty() {
             return None;
@@ -403,7 +402,7 @@ impl Search<'_> {
         let mut suffering: Vec<(f64, usize)> = suffering.collect();
         suffering.sort_by(|a, b| b.0.total_cmp(&a.0));
         let order: Vec<usize> = suffering.into_iter().map(|(_, at)| at).collect();
-        // Once round without a gain, each has been tried.
+        // After one round without a gain, each thread has been tried.
         let mut since_gain = 0;
         for &thread in order.iter().cycle() {
             let mut better: Option<Candidate> = None;
@@ -463,9 +462,8 @@ impl Search<'_> {
         Some(cpus)
     }
 
-    /// Whether a domain has an idle core for a thread that comes from another; or, where then no domain that it may use
-    /// has one, an idle CPU. `wanted` are the CPUs that threads want in each domain at their
-    /// busiest.
+    /// Whether a domain has an idle core for a thread that comes from another or, if no other domain that the thread may
+    /// use has one, an idle CPU. `wanted` are the CPUs that threads want in each domain at their busiest.
     fn has_room(&self, wanted: &[f64], load: &Load, from: usize, to: usize) -> bool {
         let (cores, cpus) = (self.picture.cores.cores(), self.picture.cores.cpus());
         if wanted[to] + load.peak <= cores[to] + ROOM {
@@ -500,7 +498,7 @@ impl Search<'_> {
             };
             let mut cpus = best.cpus.clone();
             cpus[thread] = load.cpu;
-            // What its domain wants more with it, and the one that it leaves wants less.
+            // How much more its domain wants with it; the one that it leaves wants as much less.
             let mut more = load.peak;
             if !self.has_room(&wanted, load, from.domain, home.domain) {
                 let came = (0..cpus.len()).find(|&other| {

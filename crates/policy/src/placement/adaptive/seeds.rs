@@ -27,7 +27,7 @@ impl PlacementRule for Rules {
         Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
     }
 
-    /// None of its own: they are asked one by one.
+    /// None: the policies are asked one by one.
     fn seat(&mut self, _: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
         Vec::new()
     }
@@ -68,7 +68,7 @@ fn layout(picture: &Picture, seats: Vec<Seat>) -> Vec<CpuId> {
     let mut cpus = picture.now();
     let mut next = 0;
     for seat in seats {
-        // Mostly the one behind the last.
+        // Usually the one after the last.
         let is_next = (picture.threads.get(next)).is_some_and(|load| load.id == seat.thread);
         let at = match is_next {
             true => Some(next),

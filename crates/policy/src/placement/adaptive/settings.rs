@@ -2,8 +2,8 @@
 
 use numaherd_files::settings;
 
-/// The share of the busy cores that is worth doing something. The papers' suites on the model gain more by it than by 0.01,
-/// and none of their workloads takes 0.2 % longer than under Linux (chosen here).
+/// The share of the busy cores that must be gained to act. The papers' suites on the model gain more with it than with
+/// 0.01, and none of their workloads takes 0.2 % longer than under Linux (chosen here).
 pub const LEAST_GAIN: f64 = 0.005;
 
 settings! {

@@ -1,10 +1,9 @@
-//! When something is done where nothing is counted.
+//! When to act where nothing is counted.
 //!
-//! Problem: what came of an action can be seen in counters alone. Without them none is verified, refunded or undone, and
-//! loads that come and go would have threads follow them for ever. Rule: what cannot be verified is taken not to have
-//! gained. A process is acted on only when each look of 10 s wanted the same of the same threads; then it rests, for
-//! twice as long each time. A thread that is held while threads wait for its domain's CPUs and another domain has some
-//! is let go.
+//! Problem: only counters show the outcome of an action. Without them, no action is verified, refunded or undone, and
+//! threads would for ever follow loads that come and go. Rule: an action that cannot be verified counts as one without a
+//! gain. A process is acted on only if every look over 10 s wanted the same of the same threads; then it rests, for
+//! twice as long each time. A held thread is let go if threads wait for its domain's CPUs while another domain has some.
 //!
 //! Properties: a process that has been seen for `s` seconds was acted on at most `log2(s)` times.
 
@@ -25,7 +24,7 @@ type Aim = (usize, bool);
 /// What was wanted, and what was done.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uncounted {
-    /// Of each thread of the last look's layout: what is wanted of it, and since when, in ns.
+    /// For each thread of the last look's layout: what is wanted of it, and since when, in ns.
     wanted: BTreeMap<ThreadId, (Aim, u64)>,
     /// How often a process was acted on, and until when it rests, in ns.
     acted: BTreeMap<ProcessId, (u32, u64)>,
@@ -39,7 +38,7 @@ impl Uncounted {
             .is_some_and(|&(_, until_ns)| now_ns < until_ns)
     }
 
-    /// Begins a look: nothing is wanted yet. Gives what the last look wanted, for [`Self::has_lasted`].
+    /// Begins a look: nothing is wanted yet. Returns what the last look wanted, for [`Self::has_lasted`].
     pub(super) fn begin(&mut self, picture: &Picture) -> Self {
         self.acted
             .retain(|&process, _| picture.processes.iter().any(|owner| owner.id == process));
@@ -66,7 +65,7 @@ impl Uncounted {
         self.wanted.values().all(lasted)
     }
 
-    /// The processes of a layout that is carried out rest.
+    /// Notes that a layout is carried out: its processes rest.
     pub(super) fn act(&mut self, picture: &Picture, layout: &Candidate, now_ns: u64) {
         let mut processes: Vec<ProcessId> = aims(picture, layout)
             .map(|(load, _)| picture.processes[load.process].id)
@@ -75,7 +74,7 @@ impl Uncounted {
         for process in processes {
             let (times, until_ns) = self.acted.entry(process).or_default();
             *times += 1;
-            // Casts and powers saturate: for ever.
+            // Casts and powers saturate: it then rests for ever.
             let rest_ns = SEEN.as_nanos() as u64;
             *until_ns = now_ns.saturating_add(rest_ns.saturating_mul(2u64.saturating_pow(*times)));
         }

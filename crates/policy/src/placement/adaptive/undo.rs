@@ -19,10 +19,10 @@ use crate::stage::{Seat, Stage};
 use crate::words;
 
 impl Adaptive {
-    /// After an action that does not show to have gained: nothing is tried for a while.
+    /// After an action that shows no gain, nothing is tried for a while.
     pub(super) fn rest(&mut self, stage: &Stage<'_>, action: &Action) {
         if self.failed > 0 {
-            // Twice: not before something has changed.
+            // The second time: not before something has changed.
             self.fruitless = Some(Fruitless {
                 lost: Rough::of(&action.before.lost_now()).mean(),
                 since_ns: u64::MAX,
@@ -62,7 +62,7 @@ impl Adaptive {
             .extend(held.filter(|&thread| !is_beside(thread)));
         let back = action.moved.iter().filter_map(|&(thread, cpu)| {
             let at = picture.place(thread).filter(|_| !is_beside(thread))?;
-            // What was let go since and is elsewhere is the kernel's.
+            // A thread that was let go since and is elsewhere is the kernel's.
             let put = action
                 .before
                 .place(thread)

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `Update(v)`, lines 14 to 27 | [`Vcpu::update`] (line 16 is [`crate::uncore`]) |
 //! | `BiasRandomPick(v)`, lines 29 to 37 | [`Vcpu::bias_random_pick`] |
-//! | `Migrate(v)`, lines 4 to 12 | `Brm::place` |
+//! | `Migrate(v)`, lines 4 to 12 | `Brm::seat` |
 //!
 //! Readings:
 //! 1. *`unc` of a node of which nothing is known.* §4.2: penalties are reset, "this will force the
-//!    migration algorithm to explore on each node". Here: nothing known is less than any penalty,
+//!    migration algorithm to explore on each node". Here: an unknown penalty is less than any other,
 //!    as 0 would be.
-//! 2. *`bias` at first.* Not printed. Here: the node that the vCPU is on, so that the first better
-//!    one becomes it; likewise where the one that it was cannot be had any more.
+//! 2. *`bias` at first.* Not printed. Here: the node that the vCPU is on, so the first better node
+//!    becomes the bias; likewise when the old bias may no longer be used.
 //! 3. *Steps.* Printed: a step up for every other node that was better, a step down for every one
 //!    that was not. So on the second best of four nodes it is one up and two down: such a vCPU
 //!    stays where it is, or hardly ever moves. The text (§4.4): "If current penalty is larger than
@@ -19,8 +19,8 @@
 //!    decreases." Here: as the text, one step a tick; as printed with [`Steps::Printed`]. With two
 //!    nodes they are the same.
 //! 4. *`vnc`* of the printed lines 18 to 20 is `unc`.
-//! 5. *A bias to the node it is on* (left from before somebody else moved it there): picks the node
-//!    it is on, and the probability is reset. As printed.
+//! 5. *A bias to the node it is on* (set before the kernel or a user moved it there): picks that
+//!    node, and the probability is reset. As printed.
 //! 6. *Larger* (line 18): by more than `least_gain`, which is 0 as printed; see the top of
 //!    `brm.rs`.
 //!
@@ -55,7 +55,7 @@ pub struct Vcpu {
     bias: Option<usize>,
 }
 
-/// A draw that says: go.
+/// Where a vCPU is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picked {
     /// The node, by its place in the topology.
@@ -66,7 +66,7 @@ pub struct Picked {
 
 impl Vcpu {
     /// `Update(v)` on node `n` with the system-wide penalty as it is now. `nodes` are those that it
-    /// may have; where the penalty was less by no more than `least_gain` it counts as no better.
+    /// may use; one counts as better if its penalty was lower by more than `least_gain`.
     pub fn update(
         &mut self,
         n: usize,
@@ -111,7 +111,7 @@ impl Vcpu {
         }
     }
 
-    /// `BiasRandomPick(v)`: the node to go to, or nothing for the core it has.
+    /// `BiasRandomPick(v)`: the node to go to; `None` to keep its core.
     pub fn bias_random_pick(&mut self, random: &mut Random) -> Option<Picked> {
         let rand = random.random_range(0..100); // 30
         let node = self.bias?;

@@ -7,12 +7,12 @@ use crate::busy::wanted;
 use crate::pools::Pool;
 use crate::stage::Stage;
 
-/// What a thread may have. Nodes are by their place in the topology.
+/// What a thread may use. Nodes are by their place in the topology.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedCpus {
     /// All CPUs.
     pub all: CpuSet,
-    /// Nodes that any of them is of, ascending.
+    /// The nodes of these CPUs, ascending.
     pub nodes: Vec<usize>,
     /// The CPUs of each of these.
     cpus: Vec<Vec<CpuId>>,
@@ -32,8 +32,8 @@ impl AllowedCpus {
         Self { all, nodes, cpus }
     }
 
-    /// How many nodes it may have besides the one that it is on; 1 where there is none, since it is
-    /// what times are multiplied by.
+    /// How many nodes it may use besides the one that it is on; 1 if there are none, because times
+    /// are multiplied by it.
     pub fn others(&self) -> u64 {
         self.nodes.len().saturating_sub(1).max(1) as u64
     }
@@ -45,16 +45,16 @@ impl AllowedCpus {
     }
 }
 
-/// What each thread of a snapshot may have.
+/// What each thread of a snapshot may use.
 #[derive(Debug)]
 pub struct Allowed {
     pools: Vec<AllowedCpus>,
-    /// Of each thread, its place there; `None` for one that may not be placed or has no CPU.
+    /// The place in `pools` for each thread; `None` for one that may not be placed or has no CPU.
     of: Vec<Option<usize>>,
 }
 
 impl Allowed {
-    /// What the threads of a stage may have.
+    /// What the threads of a stage may use.
     pub fn new(stage: &Stage<'_>) -> Self {
         let mut of = vec![None; stage.snapshot.threads.len()];
         for (place, pool) in stage.pools.iter().enumerate() {
@@ -65,14 +65,14 @@ impl Allowed {
         Self { pools, of }
     }
 
-    /// What a thread may have, by its place in the snapshot.
+    /// What a thread may use, by its place in the snapshot.
     pub fn of(&self, at: usize) -> Option<&AllowedCpus> {
         self.of[at].map(|place| &self.pools[place])
     }
 }
 
-/// How much each CPU is used and waited for. Found out when it is first asked: in most intervals
-/// nobody moves.
+/// How much each CPU is used and waited for. Computed when first asked for: in most intervals no
+/// thread moves.
 pub struct Loads<'a> {
     snapshot: &'a Snapshot,
     topology: &'a Topology,
@@ -93,7 +93,7 @@ impl<'a> Loads<'a> {
     /// The CPU that is used least: itself, then its core; the first of several.
     ///
     /// # Panics
-    /// For no CPUs.
+    /// If there are no CPUs.
     pub fn least(&mut self, cpus: impl Iterator<Item = CpuId>) -> CpuId {
         self.find_out();
         let load = |cpu: CpuId| {
@@ -109,7 +109,7 @@ impl<'a> Loads<'a> {
         least
     }
 
-    /// From now on the thread uses that CPU.
+    /// Notes that the thread uses that CPU from now on.
     pub fn moves(&mut self, thread: &Thread, to: CpuId) {
         if !self.of_cpus.is_empty() {
             self.put(thread.cpu, -wanted(thread));

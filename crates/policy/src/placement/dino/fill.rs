@@ -1,4 +1,4 @@
-//! From layout to threads (DINO §3.3.3): who keeps its core, and who fills the slots that remain.
+//! From layout to threads (DINO §3.3.3): which keep their core, and which fill the slots that remain.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ pub fn fill(
         for (area, domains) in areas.iter().enumerate() {
             domains.iter().for_each(|&domain| area_of[domain] = area);
         }
-        // Of each area and class the first domain that may have an open slot.
+        // For each area and class, the first domain that may have an open slot.
         let mut first = vec![[0; 3]; areas.len()];
         rest.retain(|tuple| {
             let home = slots.sits_in[tuple.thread].map(|domain| area_of[domain]);
@@ -94,7 +94,7 @@ struct OpenSlots<'a> {
 }
 
 impl OpenSlots<'_> {
-    /// Takes the first open slot of a class in these domains, of which those before `first` have none.
+    /// Takes the first open slot of a class in these domains; domains before `first` have none.
     fn take(&mut self, domains: &[usize], class: usize, first: &mut [usize; 3]) -> Option<At> {
         while let Some(&domain) = domains.get(first[class]) {
             let cpu = &mut self.next[domain][class];

@@ -4,13 +4,13 @@
 //! and a thread C of another process and of B's class is in A's domain, B and C change places. So
 //! classes stay where the layout wants them; only the threads that fill them change.
 //!
-//! As printed the pass has no rest: a C that was brought to its own process in A's domain may be
-//! taken away again, and with two processes that want the same domain the pass, applied to its own
-//! result, swaps for ever, moving threads each second though nothing changed. Two conditions that
-//! the paper does not print give it rest, and leave its worked example as it is:
+//! As printed, the pass never rests: a C that was brought to its own process in A's domain may be taken
+//! away again, and with two processes that want the same domain the pass, applied to its own result,
+//! swaps for ever, moving threads each second though nothing changed. Two conditions that the paper does
+//! not print give it rest, and leave its worked example as it is:
 //! * Threads are iterated process by process (in the order of each process's first thread), and for
 //!   each process domain by domain; C must be of a process that has not been iterated yet. Processes
-//!   of a single thread come last: the paper's pass never iterates them, so that they give way to every
+//!   of a single thread come last: the paper's pass never iterates them, so they give way to every
 //!   multithreaded process, whichever was started first.
 //! * B must be in a later domain than A.
 //!
@@ -30,8 +30,8 @@ use crate::classes::Class;
 use crate::placement::dino::layout::Tuple;
 use crate::placement::slots::At;
 
-/// Brings threads of one process together in `solution` (by place in the pool). Gives for every
-/// thread whose place it exchanged the first thread of the process that it was done for.
+/// Brings threads of one process together in `solution` (by place in the pool). Returns, for every
+/// thread that changed places, the first thread of the process for which it did.
 pub fn group(tuples: &[Tuple], domains: usize, solution: &mut [At]) -> Vec<Option<usize>> {
     let processes = tuples.iter().map(|tuple| tuple.process + 1).max();
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); processes.unwrap_or(0)];

@@ -1,7 +1,8 @@
 //! The homes that parts of memory can have: each stays, or is spread over nodes by weights.
 //!
-//! Weights are whole parts of one, as many as a multiple of the nodes that is [`FINEST`] or more: with two nodes
-//! quarters, with three sixths, with eight eighths. So evenly spread memory is one of them, and all on a node.
+//! Weights count equal parts: as many as the least multiple of the number of nodes that is [`FINEST`] or more.
+//! With two nodes these are quarters, with three sixths, with eight eighths. So memory can be spread evenly,
+//! or be all on one node.
 
 use numaherd_topology::NodeId;
 
@@ -24,7 +25,7 @@ impl Homes {
         Self { nodes }
     }
 
-    /// How many there are of all parts together, staying included; `None` for more than `most`.
+    /// How many combinations there are, staying included; `None` for more than `most`.
     pub fn count_up_to(&self, most: usize) -> Option<usize> {
         let mut count: usize = 1;
         for nodes in &self.nodes {
@@ -43,7 +44,7 @@ impl Homes {
         Some(count)
     }
 
-    /// Visits all, those that stay first.
+    /// Visits all combinations, beginning with that in which all parts stay.
     pub fn walk(&self, mut visit: impl FnMut(&[Home])) {
         let choices: Vec<Vec<Home>> = self.nodes.iter().map(|nodes| choices(nodes)).collect();
         let mut at = vec![0; choices.len()];
@@ -122,7 +123,7 @@ impl Homes {
         near
     }
 
-    /// A home's weights by node in whole steps, rounded; nothing anywhere for a part that stays.
+    /// A home's weights by node in whole steps, rounded down; 0 everywhere for a part that stays.
     fn in_steps(&self, part: usize, home: &Home) -> Vec<usize> {
         let nodes = &self.nodes[part];
         let mut weights = vec![0; nodes.len()];
@@ -136,7 +137,7 @@ impl Homes {
     }
 }
 
-/// Parts that memory is dealt in among so many nodes.
+/// Into how many parts memory is divided among so many nodes.
 fn steps(nodes: usize) -> usize {
     FINEST.next_multiple_of(nodes.max(1))
 }

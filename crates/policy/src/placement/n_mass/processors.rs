@@ -37,8 +37,8 @@ pub struct Processor {
     slots: Vec<(Level, usize)>,
     /// How many of them are taken, from the first.
     threads: usize,
-    /// Miss rates of what runs there, in lines per 1000 instructions, those of remote threads
-    /// multiplied by their NUMA penalty.
+    /// The sum of the miss rates of the threads there, in lines per 1000 instructions; those of
+    /// remote threads are multiplied by their NUMA penalty.
     pub pressure: f64,
 }
 

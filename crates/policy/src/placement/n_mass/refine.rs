@@ -15,27 +15,26 @@
 //!    from the higher pressure to the lower, its miss rate must be less than `D/2` if it makes a
 //!    thread remote, and both processors must end strictly between where they began. So of four
 //!    equal threads one leaves and not two (`2m = D/2` would be even in an SMP, and with the penalty
-//!    it would be too much), which is the optimum of the paper's Figure 5; and one of two stays that
-//!    has more than half of their pressure. The other reading, [`MostMoved::Difference`], asks only
-//!    that both end between where they began: it moves two of four, and one of two (the paper's
-//!    section 2 finds that best for mcf and lbm). Only [`MostMoved::One`] gives both of the paper's
-//!    examples: it asks no more than that, but moves one thread. `numaherd reproduce n-mass`
+//!    it would be too much), which is the optimum of the paper's Figure 5; and of two threads, one
+//!    that has more than half of their pressure stays. The other reading, [`MostMoved::Difference`],
+//!    asks only that both end between where they began: it moves two of four, and one of two (the
+//!    paper's section 2 finds that best for mcf and lbm). Only [`MostMoved::One`] gives both of the
+//!    paper's examples: it asks no more than that, but moves one thread. `numaherd reproduce n-mass`
 //!    measures the paper's workloads under all three.
 //! 4. *Which way.* Printed: the cheaper of the two moves is tried first, then the other, but that
 //!    only if the first was from processor 0 (line 24). By 3 only one of them can help; both are
 //!    tried, so the order does not count.
 //! 5. *Weights.* Printed: every move multiplies by the penalty what is added, and never what is
 //!    taken away. The text multiplies "the MPKI of remotely mapped processes". Here: a thread weighs
-//!    its miss rate at home and that times its penalty elsewhere, wherever it comes from; also the
-//!    threads that Algorithm 2 had to map away from home (lines 3 and 4). Where all are at home and
-//!    none comes back it is the same.
+//!    its miss rate at home, and its miss rate times its penalty elsewhere, wherever it comes from.
+//!    This includes the threads that Algorithm 2 had to map away from home (lines 3 and 4). If all
+//!    are at home and none comes back, both readings agree.
 //! 6. *A free core.* Comment on line 14: "Could be on Processor 0 if there is a free core on
 //!    Processor 1" must be "no free core". Without one, nothing is moved.
 //! 7. *Threshold.* Line 16 for every move; the text for moves to "the remote cache". Here: for moves
 //!    that make a thread remote.
 //! 8. *The front.* What has moved is put to the front of its new list (line 18), the list of those
-//!    that stay longest. Here: it is not moved again, so that there are at most as many moves as
-//!    threads.
+//!    that stay longest. Here: it is not moved again, so there are at most as many moves as threads.
 //!
 //! More than two processors: the one of the highest pressure gives its last thread to the one of
 //! the lowest pressure that has a free core and where it helps, at home before elsewhere; if that
@@ -47,9 +46,9 @@
 //! paper's figures for eight programs on eight cores (§4.4, WL11) show gains that it could not have
 //! had.
 //!
-//! Properties: pressures that take part end strictly between where they began, so the highest never
-//! rises, the lowest never falls and no two get further apart that were the ends of a move; a thread
-//! that becomes remote never lifts its processor to the threshold; at most one move per thread.
+//! Properties: the two pressures of a move end strictly between where they began, so the highest
+//! never rises, the lowest never falls, and the two never get further apart; a thread that becomes
+//! remote never lifts its processor to the threshold; at most one move per thread.
 
 use std::cmp::Ordering;
 
@@ -72,7 +71,7 @@ pub struct Move {
     pub exchanged: Option<usize>,
 }
 
-/// Refines a mapping; gives for each thread its move, if it was moved.
+/// Refines a mapping; returns the move of each thread that was moved.
 pub fn refine(
     items: &[Item],
     mapping: &mut Mapping,
@@ -80,7 +79,7 @@ pub fn refine(
     settings: &NMassSettings,
 ) -> Vec<Option<Move>> {
     let mut moves = vec![None; items.len()];
-    // Of each processor, the threads that have not been moved; the lowest penalty last.
+    // For each processor, the threads that have not been moved; the lowest penalty last.
     let mut lists: Vec<Vec<usize>> = vec![Vec::new(); processors.all.len()];
     for &thread in &mapping.order {
         lists[mapping.processor[thread]].push(thread);
@@ -131,9 +130,8 @@ pub fn refine(
             let place = ranked.partition_point(|&o| by_pressure(processors, o, at).is_lt());
             ranked.insert(place, at);
         }
-        // One that could not give before can now only if it is one of the two, or if its last thread
-        // is at home where there is more room now: what else has changed has become worse for it
-        // than what it was offered before.
+        // A processor that was stuck can give now only if it is one of the two, or if its last
+        // thread is at home where there is more room now: all else is no better for it than before.
         let roomier = processors.all[made.from].node;
         for at in 0..stuck.len() {
             let homeward = || lists[at].last().is_some_and(|&t| items[t].home == roomier);
@@ -159,9 +157,9 @@ struct Board<'a> {
 }
 
 impl Board<'_> {
-    /// The move of a processor's last thread, if one helps. Where a lower pressure does not take it
-    /// a higher does not either, so of those at home and of the others only the first that has a
-    /// core is looked at.
+    /// The move of a processor's last thread, if one helps. If a lower pressure does not take it, a
+    /// higher does not either, so only the first processor with a core is tried, among those at home
+    /// and among the others.
     fn best(&self, from: usize) -> Option<(usize, Move)> {
         let thread = *self.lists[from].last()?;
         let item = &self.items[thread];

@@ -294,7 +294,7 @@ fn threads_are_placed_anew_only_when_something_changed() {
 #[test]
 fn threads_that_cannot_be_placed_press_where_they_are() {
     let (mut scene, settings) = paper(&[(SOPLEX, 0); 4]);
-    // As much elsewhere: nobody leaves.
+    // As much elsewhere: no thread leaves.
     scene.home(9, "pinned", 1);
     scene.thread(9, 60.0, 5).unmanaged = Some(Unmanaged::other("its user set its affinity"));
     assert_eq!(

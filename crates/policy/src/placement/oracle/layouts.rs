@@ -1,17 +1,17 @@
-//! The layouts that there are of some threads on the CPUs of a pool, each once up to symmetry.
+//! All layouts of some threads on the CPUs of a pool, each once up to symmetry.
 //!
-//! A layout gives each thread a CPU. Those count that load CPUs evenly: physical cores before
-//! siblings, one thread on each CPU before a second ([`Level`]). With `n` threads the `n` slots of
-//! the lowest levels are to be taken; all below the highest level of these must be, and of that
-//! level as many as are left may.
+//! A layout gives each thread a CPU. Only layouts that load CPUs evenly count: physical cores before
+//! siblings, one thread on each CPU before a second ([`Level`]). So `n` threads take `n` slots of the
+//! lowest levels: all slots below the highest of these levels, and any slots of that level for the
+//! threads that are left.
 //!
 //! Symmetry: cores of one domain are alike when their CPUs are (capacity, what is held of them, how
-//! many threads they must and may have), and so are CPUs of one core. Of several alike that have no
-//! thread yet only the first is tried. What two layouts differ in then is which threads share a
-//! domain, a core or a CPU, and nothing else.
+//! many threads they must and may have), and so are CPUs of one core. Of several that are alike and
+//! have no thread yet, only the first is tried. So layouts differ only in which threads share a
+//! domain, a core or a CPU.
 //!
-//! Properties: every even layout is, but for the names of like cores and CPUs, one of those walked
-//! through, and no two of them are the same but for those names.
+//! Properties: up to the names of like cores and CPUs, every even layout is walked through exactly
+//! once.
 
 use std::ops::ControlFlow;
 
@@ -158,9 +158,9 @@ impl Space {
         board.of.iter().map(|&cpu| self.cpus[cpu].at).collect()
     }
 
-    /// The board of wished-for places, made even: threads in order get the CPU wished for if it has
-    /// room, else one of that domain, else of any, that has. Within a core the fuller CPUs go by the
-    /// names of the earlier ones, so that a wish that is even but for names is kept.
+    /// The board of wished-for places, made even: each thread in order gets the CPU wished for if it
+    /// has room, else a CPU with room in that domain, else in any. Within a core, fuller CPUs get the
+    /// names of earlier ones, so that a wish that is even up to names is kept.
     pub fn board(&self, wishes: &[Option<At>]) -> Board {
         let mut loads = vec![0usize; self.cpus.len()];
         let wished = |at: At| self.index[at.domain][at.cpu];
@@ -205,8 +205,8 @@ impl Space {
         on < cpu.must || (on < cpu.may && board.last_level < self.last_level)
     }
 
-    /// The CPUs that one more thread can be put on, one of those that are alike. Never none while
-    /// not all threads have a CPU.
+    /// The CPUs that one more thread can be put on, one of those that are alike; at least one while a
+    /// thread lacks a CPU.
     pub fn options(&self, board: &Board) -> Vec<usize> {
         let mut options = Vec::new();
         let mut seen = vec![false; self.kinds];
@@ -253,7 +253,7 @@ impl Space {
         }
     }
 
-    /// Where a thread could be instead, the others staying: one of CPUs that are alike.
+    /// Where a thread could be instead while the others stay: one of CPUs that are alike.
     pub fn moves(&self, board: &Board, thread: usize) -> Vec<usize> {
         let mut without = board.clone();
         let from = board.of[thread];
@@ -309,7 +309,7 @@ impl Space {
             };
             let before = board.last_level;
             self.push(&mut board, cpu);
-            // With the last slot of the highest level every other core knows what it may yet get.
+            // Once the last slot of the highest level is taken, what each core may yet get is known.
             let settled = before < board.last_level && board.last_level == self.last_level;
             let cores = match self.cpus[cpu].core {
                 _ if settled => 0..self.cores.len(),
@@ -330,9 +330,10 @@ impl Space {
         ControlFlow::Continue(())
     }
 
-    /// CPUs of one core that differ only in how many threads they must and may have could swap
-    /// names if they end with equally many. Of the two layouts that this would make, the one counts
-    /// whose earlier CPU has the earlier first thread. Whether that can still be so.
+    /// Whether a board can still lead to the layout that counts, of those that differ only in names.
+    /// CPUs of one core that differ only in how many threads they must and may have could swap names
+    /// if they end with equally many. Of the two layouts, the one counts whose earlier CPU has the
+    /// earlier first thread.
     fn is_first_of_its_names(&self, board: &Board, core: usize) -> bool {
         let first = |cpu: usize| board.of.iter().position(|&of| of == cpu);
         let cpus = &self.cores[core].cpus;
@@ -358,8 +359,7 @@ impl Space {
         })
     }
 
-    /// How many layouts there are; `None` for more than `most`, and for more threads than
-    /// 64.
+    /// How many layouts there are; `None` for more than `most`, and for more than 64 threads.
     pub fn count_up_to(&self, most: usize) -> Option<usize> {
         if self.threads > MOST_THREADS {
             return None;
@@ -375,8 +375,8 @@ impl Space {
         counted.is_continue().then_some(count)
     }
 
-    /// The same layout but for the names of like cores and CPUs, with as many threads where they
-    /// sit as a choice core by core finds.
+    /// The same layout with other names of like cores and CPUs, chosen core by core so that many
+    /// threads stay where they sit.
     pub fn renamed(&self, board: &Board, sits: &[Option<At>]) -> Board {
         let mut on_cpu: Vec<Vec<usize>> = vec![Vec::new(); self.cpus.len()];
         for (thread, &cpu) in board.of.iter().enumerate() {
@@ -384,7 +384,8 @@ impl Space {
         }
         let sits_on = |thread: usize| sits[thread].map(|at| self.index[at.domain][at.cpu]);
         let core_of = |cpu: usize| self.cpus[cpu].core;
-        // Which threads of a core sit on which other of its kind: as many as can stay there.
+        // A pair of cores for each thread that stays if its core gets the name of the one where it
+        // sits.
         let cores = board.of.iter().enumerate();
         let cores =
             cores.filter_map(|(thread, &cpu)| Some((core_of(cpu), core_of(sits_on(thread)?))));
@@ -423,7 +424,8 @@ impl Space {
         renamed
     }
 
-    /// Within a core that goes by another's name: each CPU's threads to a like one where most sit.
+    /// Renames CPUs within a renamed core: each CPU's threads go to the like CPU where most of them
+    /// sit.
     fn rename_cpus(
         &self,
         core: usize,
@@ -434,7 +436,7 @@ impl Space {
     ) {
         let mut free = self.cores[name].cpus.clone();
         let mut hands: Vec<usize> = self.cores[core].cpus.clone();
-        // Those first that can stay somewhere.
+        // CPUs whose threads can stay come first.
         let stays = |hand: usize, cpu: usize| {
             let there = on_cpu[hand].iter().filter(|&&t| sits_on(t) == Some(cpu));
             there.count()

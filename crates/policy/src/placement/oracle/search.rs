@@ -2,10 +2,10 @@
 //!
 //! Local search: from each start, the cheapest first, threads are tried in random order on other
 //! CPUs and in each other's place; the first change that lowers the cost is made, until none does or
-//! no more may be tried. Starts are where the threads are and those handed in.
+//! no more may be tried. The starts are the present layout and those passed in.
 //!
 //! A cost must be lower by more than one part in 10^9 to count as lower, so that sums in another
-//! order move nobody.
+//! order move no thread.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ pub struct Found {
     pub layout: Vec<At>,
     /// Its cost.
     pub cost: f64,
-    /// The cost of where the threads are, if it is known.
+    /// The cost of the present layout, if it is known.
     pub before: Option<f64>,
     /// How many layouts were tried.
     pub tried: usize,
@@ -35,8 +35,8 @@ pub struct Found {
     pub exhausted: bool,
 }
 
-/// The layout of least cost of those tried, at most `most` and where the threads are; `None` where
-/// no cost is known.
+/// The layout of least cost of those tried, at most `most` and the present one; `None` where no cost
+/// is known.
 pub fn search(
     space: &Space,
     slots: &PoolSlots,
@@ -55,7 +55,7 @@ pub fn search(
     };
     let all = space.count_up_to(most);
     let before = match all {
-        // Where the threads are is one of all, and not counted twice.
+        // The present layout is one of all, and is not counted twice.
         Some(_) => {
             let before = search.try_layout(&now);
             search.tried = 0;
@@ -89,7 +89,7 @@ struct Search<'a, Cost> {
 }
 
 impl<Cost: Fn(&[At]) -> Option<f64>> Search<'_, Cost> {
-    /// The cost of a layout, which is taken down if it is the least so far.
+    /// The cost of a layout, which becomes the best if its cost is the least so far.
     fn try_layout(&mut self, board: &Board) -> Option<f64> {
         self.tried += 1;
         let cost = (self.cost)(&self.space.layout(board))?;
@@ -103,7 +103,7 @@ impl<Cost: Fn(&[At]) -> Option<f64>> Search<'_, Cost> {
         Some(cost)
     }
 
-    /// Gives the cost of where the threads are.
+    /// Searches locally. Returns the cost of the present layout.
     fn local(&mut self, now: Board, starts: &[Vec<At>], random: &mut Random) -> Option<f64> {
         let before = self.try_layout(&now);
         let mut from: Vec<(f64, Board)> = before.map(|cost| (cost, now)).into_iter().collect();

@@ -31,7 +31,7 @@ fn plan(policy: &mut Staged<BySharing>, scene: &Scene) -> Vec<Placement> {
     policy.place(&scene.snapshot, &scene.topology, &mut random)
 }
 
-/// Places until nobody is to move; how many were named in each interval before.
+/// Places until no thread is to move. Returns how many were named in each interval before.
 fn settle(policy: &mut Staged<BySharing>, scene: &mut Scene) -> Vec<usize> {
     let mut named = Vec::new();
     loop {
@@ -329,8 +329,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is shared by whomever: CPUs named are allowed, each thread is named once, and when the
-    /// pattern stays and orders are carried out, it settles at once.
+    /// Whichever threads share whatever: CPUs named are allowed, each thread is named once, and when
+    /// the pattern stays and orders are carried out, it settles at once.
     #[test]
     fn plans_are_allowed_and_settle(
         shape in shapes(),

@@ -70,7 +70,7 @@ fn bias_random_pick(v: &mut Vcpu, random: &mut Random) -> usize {
 enum Event {
     Tick(f64),
     Forget,
-    /// Somebody else moves it.
+    /// Something else moves it.
     Moved(usize),
 }
 

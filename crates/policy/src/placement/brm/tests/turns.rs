@@ -13,7 +13,7 @@ fn in_turn(nodes: usize, cpus: &[u32]) -> Run {
     run
 }
 
-/// A tick in which everybody's penalty grows with how far threads that share data are apart.
+/// A tick in which the penalty of all grows with how far threads that share data are apart.
 fn tick_apart(run: &mut Run) -> Vec<Placement> {
     let threads = run.scene.snapshot.threads.len();
     let on_first = (0..threads).filter(|&at| run.node(at) == 0).count();
