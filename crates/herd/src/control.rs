@@ -1,15 +1,14 @@
-//! Control of a herd that runs: pause, resume, another policy, other settings.
+//! Control of a running herd: pause, resume, another policy, other settings.
 //!
-//! Two ends: a [`Control`], of which anyone may hold a clone (a control socket, a signal's thread), and
-//! the [`Requests`] that the loop hears ([`crate::Herd::controlled`]). The loop answers between two
-//! intervals; a world that waits and can be woken ([`numaherd_world::World::waker`]) is, so that a
-//! request is heard at once. What was asked and what came of it is in the ledger
-//! ([`crate::Record::Control`]), from which everything people see is drawn: nothing else needs to ask
-//! the loop.
+//! Two ends: a [`Control`], which anyone may clone (a control socket, a signal's thread), and the
+//! [`Requests`] that the loop hears ([`crate::Herd::controlled`]). The loop answers between two intervals.
+//! A world that can be woken while it waits ([`numaherd_world::World::waker`]) is woken for each request.
+//! The ledger records what was asked and what came of it ([`crate::Record::Control`]), and all output is
+//! drawn from the ledger: nothing else needs to ask the loop.
 //!
-//! A request that cannot be met is refused with a sentence that says why, and changes nothing. An asker
-//! that has gone, or has lost its patience, changes nothing either: the request is carried out when its
-//! turn comes. No more than [`MOST_WAITING`] wait at once.
+//! The loop refuses a request that it cannot meet with a sentence that says why; nothing changes then. A
+//! request is carried out when its turn comes, even if its asker has gone or no longer waits. At most
+//! [`MOST_WAITING`] requests wait at once.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -22,37 +21,37 @@ use numaherd_world::Waker;
 use crate::ledger::Trial;
 use crate::settings::Settings;
 
-/// The most requests that wait for the loop at once: more than people send, and little to hold.
+/// The most requests that wait for the loop at once: more than people send, and cheap to hold.
 pub const MOST_WAITING: usize = 64;
 
-/// What can be asked of a herd that runs.
+/// What a running herd can be asked.
 pub enum Request {
-    /// To decide and carry out nothing until it is resumed. What is seen is still recorded.
+    /// To decide and carry out nothing until resumed. Observations are still recorded.
     Pause {
-        /// Whether threads get the affinities back that they were found with; otherwise they keep those
-        /// that they have.
+        /// Whether threads get back the affinities they were found with; otherwise they keep their present
+        /// ones.
         give_back: bool,
     },
-    /// To pause, take threads back to the CPUs on which they were found when decisions began (at the start,
-    /// or after the latest pause), and give them the affinities back that they were found with: the kernel
-    /// goes on from where it was.
+    /// To pause, move threads to the CPUs where they were found when decisions began (at the start, or
+    /// after the latest pause), and give back the affinities they were found with: the kernel goes on from
+    /// where it was.
     TakeBack,
     /// To go on after a pause.
     Resume,
-    /// To go on by another policy, other settings, or both, from the next decision on.
+    /// To use another policy, other settings, or both, from the next decision on.
     Change(Box<Change>),
-    /// To record what a trial, which goes on by these requests, says of itself. Changes nothing.
+    /// To record what a trial says of itself. Changes nothing.
     Trial(Box<Trial>),
 }
 
-/// Another policy and other settings. Threads keep the cores that they have been given until the
-/// policy that is in charge then says otherwise; what they were found with is given back at the end,
-/// whoever is in charge then. One with neither changes nothing: the ledger has its words.
+/// Another policy, other settings, or both. Threads keep their cores until the policy then in charge says
+/// otherwise; the run's end gives back the affinities they were found with, whatever the policy. A change
+/// with neither only records its reason.
 pub struct Change {
-    /// The policy; `None` keeps the one in charge, with all that it has learnt.
+    /// The policy; `None` keeps the one in charge, with all it has learned.
     pub policy: Option<Policies>,
-    /// The settings, as a user gives them: what is left out is the policy's own affair or the usual.
-    /// `None` keeps those in force.
+    /// The settings as a user gives them: the policy or the default decides what is left out. `None` keeps
+    /// those in force.
     pub settings: Option<Settings>,
     /// Why, for the ledger: a few words, for instance `the configuration was read again`.
     pub why: String,
@@ -89,7 +88,7 @@ impl ControlError {
     }
 }
 
-/// What others hold. Clones ask the same herd.
+/// The askers' half. Clones ask the same herd.
 #[derive(Clone)]
 pub struct Control {
     requests: SyncSender<Waiting>,
@@ -97,7 +96,7 @@ pub struct Control {
     name: Arc<str>,
 }
 
-/// What the loop hears. Whoever waits for an answer when it is dropped has none to wait for.
+/// The loop's half. When it is dropped, waiting askers get [`ControlError::Ended`].
 pub struct Requests {
     requests: Receiver<Waiting>,
     waker: Arc<Mutex<Option<Waker>>>,
@@ -123,7 +122,7 @@ impl Answer {
     }
 }
 
-/// Two ends that belong together.
+/// A connected pair of ends.
 pub fn pair() -> (Control, Requests) {
     let (sender, receiver) = sync_channel(MOST_WAITING);
     let waker = Arc::default();
@@ -140,7 +139,7 @@ pub fn pair() -> (Control, Requests) {
 }
 
 impl Control {
-    /// The same under a name, by which the ledger says who asked: `SIGHUP`, `control socket (uid 0)`.
+    /// The same under a name that the ledger records: `SIGHUP`, `control socket (uid 0)`.
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
         Self {
@@ -192,7 +191,7 @@ impl Control {
 }
 
 impl Requests {
-    /// Has the world woken when a request comes.
+    /// Sets what wakes the world on a request.
     pub(crate) fn woken_by(&self, waker: Option<Waker>) {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
     }

@@ -1,6 +1,6 @@
-//! What can go wrong before or around the loop: one error for the crate.
+//! Errors before or around the loop: one type for the crate.
 //!
-//! Failures on single threads or pages are no errors but refusals and outcomes, and end up in the
+//! A failure on one thread or page is no error but a refusal or an outcome, and ends up in the
 //! ledger.
 
 use std::io;
@@ -38,15 +38,15 @@ pub enum HerdError {
     JournalHeld {
         /// The journal.
         path: PathBuf,
-        /// The process that holds it, as it wrote itself down.
+        /// The process that holds it, as it named itself.
         owner: String,
     },
-    /// A file is there under the journal's or ledger's name that is something else.
+    /// Something else exists under the journal's or ledger's name.
     #[error("cannot use {path} as {what}: {why}", path = path.display())]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// What it was to be.
+        /// What was expected.
         what: &'static str,
         /// What was found, and what to do.
         why: String,
@@ -66,7 +66,7 @@ pub enum HerdError {
         /// The latest version this program reads.
         known: u64,
     },
-    /// A ledger that cannot be read any further. What came before it is whole.
+    /// The ledger cannot be read further. All before the damage is intact.
     #[error(
         "{path} is damaged at line {line} (byte {byte}): {why}; everything before that is intact",
         path = path.display()

@@ -1,32 +1,31 @@
 //! The governor: everything that keeps users safe, here and nowhere else.
 //!
-//! It stands between plan and world and has two halves, because on a live machine placement and paging
-//! run in threads of their own: [`ThreadGovernor`] and [`PageGovernor`]. Each entry of a plan goes past a row of
-//! guards, each one small function; the first that objects refuses it, with a sentence that is
-//! recorded. Every entry is either ordered or refused, exactly once.
+//! It stands between plan and world and has two halves, because on a live machine placement and paging run in separate
+//! threads: [`ThreadGovernor`] and [`PageGovernor`]. Each entry of a plan passes a row of guards, each one small
+//! function; the first that objects refuses it, with a sentence that is recorded. Every entry is either ordered or
+//! refused, exactly once.
 //!
 //! All time is the world's own (of snapshots, samples and intervals): the governor has no clock, and
 //! decides the same on a model, a recording and a live machine.
 //!
 //! | guard | refuses |
 //! |---|---|
-//! | unknown-thread, unknown-process, unknown-cpu, unknown-node | what is not in the snapshot (not selected, ended) or not in the machine |
+//! | unknown-thread, unknown-process, unknown-cpu, unknown-node | what the snapshot lacks (not selected, ended) or the machine lacks |
 //! | duplicate | a second order for the same thread; pages ordered to two nodes at once |
 //! | hands-off | threads that the world marks as not to be touched: kernel threads, real-time ones |
 //! | foreign-affinity | threads with an affinity that is not ours ([`ownership`]) |
 //! | offline, cpuset, limits | CPUs that are offline, beyond the cpuset, beyond the user's limits; nodes likewise |
-//! | unchanged | what is so already |
+//! | unchanged | what is already so |
 //! | bounce | what goes to and fro ([`bounce`]) |
 //! | worse | a thread whose move was just undone ([`worse`]) |
 //! | rate, bandwidth | moves and page traffic beyond the limits ([`rate`]) |
 //! | vm-rate, vm-bandwidth | the same beyond the limits of one virtual machine |
 //! | full-node | pages for a node that is nearly full |
-//! | superseded | a waiting order for all pages of a process when a later one comes, or another policy takes over |
-//! | journal | a first change that could not be written down before |
+//! | superseded | a waiting order for pages of a process when a later one comes, or another policy takes over |
+//! | journal | a first change that could not be written down beforehand |
 //!
-//! Two things it does of its own accord, recorded with their reasons: a move that made things worse is
-//! undone ([`worse`]), and a thread that is held while it waits is given to an idle node (the suspended
-//! steal of BRM §4.4).
+//! It does two things of its own accord, recorded with their reasons: it undoes a move that made things worse
+//! ([`worse`]), and gives a thread that waits where it is held to an idle node (the suspended steal of BRM §4.4).
 
 pub mod bounce;
 pub mod ownership;
@@ -69,7 +68,7 @@ pub enum Guard {
     Cpuset,
     /// The CPU or node is beyond the user's limits.
     Limits,
-    /// It is so already.
+    /// It is already so.
     Unchanged,
     /// It goes to and fro.
     Bounce,
@@ -155,7 +154,7 @@ pub struct Undone {
     pub why: String,
 }
 
-/// A thread that is given to an idle node, because it is held where it has to wait.
+/// A thread that is given to an idle node, because it has to wait where it is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stolen {
     /// Which thread.

@@ -1,19 +1,19 @@
-//! The policies of a run: what each is shown of the machine, when it is asked, and how their plans are
+//! The policies of a run: what each sees of the machine, when it is asked, and how their plans are
 //! joined.
 //!
 //! Rule: a policy that steers everything is asked as it is. Where groups have policies of their own,
-//! each placement is shown the whole machine, in which its own threads can be steered and all others
-//! are there, unmanaged: they press on caches and hold CPUs as they do, and it deals with what they
-//! leave. The groups are asked in their order, the rest last, and each sees the threads of those before
-//! it where these want them, so that no two plans take the same core. Page orders, samples, notices and
-//! outcomes go to the paging of their process's group and to no other.
+//! each placement sees the whole machine: its own threads can be steered, and all others are unmanaged.
+//! Those press on caches and hold CPUs, and it works with what they leave. The groups are asked in their
+//! order, the rest last. Each sees the threads of the groups before it where their plans want them, so
+//! that no two plans take the same core. Page orders, samples, notices and outcomes go only to the
+//! paging of their process's group.
 //!
 //! Cadence: a group whose placement decides less often than the quickest sees the intervals in between
-//! as one ([`Snapshot::with_later`]). It is asked when they make up its own interval, to the nearest,
-//! the first time after [`FIRST`].
+//! as one ([`Snapshot::with_later`]). It is asked when they add up to its own interval, to the nearest;
+//! first after [`FIRST`].
 //!
-//! Properties: no part names another's threads; with one part that has all processes the plan is what
-//! its policy alone would want; the sum of what a slow part is shown is what happened.
+//! Properties: no part names another's threads; the plan of one part that has all processes is its
+//! policy's own plan; what a slow part is shown sums to what happened.
 //!
 //! Source: chosen here.
 
@@ -30,8 +30,8 @@ use numaherd_world::{
     Unmanaged,
 };
 
-/// After how long a part is asked for the first time, where its interval is longer: threads that
-/// suffer need not wait a whole interval.
+/// When a part with a longer interval is asked for the first time: threads that suffer need not wait for
+/// a whole interval.
 const FIRST: Duration = Duration::from_millis(500);
 
 /// The placements of all parts and their pagings.
@@ -69,13 +69,13 @@ struct PlacementOf {
     placement: Box<dyn Place>,
     /// How often it decides, in ns.
     interval_ns: u64,
-    /// What has happened since it was asked last, if anything has.
+    /// What has happened since it was last asked, if anything.
     since: Option<Snapshot>,
     asked: bool,
 }
 
 impl Placements {
-    /// How long the next interval should be at most: as the most impatient of them says, if one says so.
+    /// The longest that the next interval should be: the shortest that any placement asks for.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         self.0
             .iter()
@@ -83,7 +83,7 @@ impl Placements {
             .min()
     }
 
-    /// What the machine loses, where a placement that has all threads estimated it for the plan.
+    /// What the machine loses, if one placement has all threads and estimated it for the plan.
     pub(crate) fn losses(&mut self) -> Option<Losses> {
         match &mut self.0[..] {
             [only] if only.scope == Scope::All => only.placement.losses(),
@@ -104,7 +104,7 @@ impl Placements {
         }
     }
 
-    /// What they want done with threads.
+    /// The joint plan of all placements.
     pub(crate) fn plan(
         &mut self,
         snapshot: &Snapshot,
@@ -135,8 +135,7 @@ impl Placements {
 }
 
 impl PlacementOf {
-    /// What it is to be shown now: all that happened since it was asked last; `None` when it is not its
-    /// turn.
+    /// What to show it now: all that happened since it was last asked; `None` when it is not its turn.
     fn turn(&mut self, snapshot: &Snapshot) -> Option<Snapshot> {
         let since = match self.since.take() {
             Some(since) => since.with_later(snapshot),
@@ -157,8 +156,8 @@ impl PlacementOf {
     }
 }
 
-/// Marks every thread that is not of this part's processes as unmanaged. One that is so already keeps
-/// its reason.
+/// Marks every thread of other parts' processes as unmanaged. Threads that already are keep their
+/// reason.
 fn mark_others(snapshot: &mut Snapshot, scope: &Scope) {
     let mut threads = std::mem::take(&mut snapshot.threads);
     for thread in threads.iter_mut().filter(|t| t.unmanaged.is_none()) {
@@ -174,7 +173,7 @@ fn mark_others(snapshot: &mut Snapshot, scope: &Scope) {
     snapshot.threads = threads;
 }
 
-/// Shows the threads of other parts where these want them.
+/// Shows where other parts' plans want their threads.
 fn show_wanted(snapshot: &mut Snapshot, plan: &[Placement]) {
     for placement in plan {
         // Threads ascend in a snapshot.
@@ -188,7 +187,7 @@ fn show_wanted(snapshot: &mut Snapshot, plan: &[Placement]) {
 /// The pagings of a run, the rest's last.
 pub(crate) struct Pagings {
     parts: Vec<(Scope, Box<dyn Paging>)>,
-    /// Which part each process is of, as of the latest snapshot; one without a paging is in none.
+    /// Each process's part, as of the latest snapshot; a process without a paging has none.
     part_of: BTreeMap<ProcessId, usize>,
 }
 
@@ -201,7 +200,7 @@ impl Pagings {
         }
     }
 
-    /// Hands each paging what is of its processes, where that is anything; what is of nobody's is left
+    /// Hands each paging the items of its own processes, if any; items of no part's processes are left
     /// out.
     fn deal<T: Clone>(
         &mut self,

@@ -1,20 +1,20 @@
-//! Heirs: threads that were started with a mask of ours by threads that we had placed, or by heirs.
+//! Heirs: threads that inherited a mask of ours from threads that we had placed, or from heirs.
 //!
 //! A thread is an heir if all of this holds:
 //! * it was born no earlier than the mask was first set in the process of its *donor*;
 //! * it has that mask, or what the kernel has left of it;
-//! * it is in the donor's process; or its process is a child of it; or its process is an orphan, which is a child of it
-//!   or shares session, process group or cgroup with it
-//!   ([`Kinship::may_be_of`](numaherd_world::Kinship::may_be_of)), and its session is not one in which only others were
-//!   when the mask was set.
+//! * it is in the donor's process; or its process is a child of that one; or its process is an orphan that is a child
+//!   of the donor's process or shares session, process group or cgroup with it
+//!   ([`Kinship::may_be_of`](numaherd_world::Kinship::may_be_of)), and its session is the donor's or younger than the
+//!   mask.
 //!
-//! A process that takes orphans in (the first one, or a *subreaper*) is their parent, but they need not have their mask
-//! from it. The session proves whose they are not: a process is in the one that it was born in, or has begun one itself,
-//! so that one which was there before the mask was set, and is not the donor's, holds none of its heirs.
+//! A process that takes orphans in (the first one, or a *subreaper*) is their parent, but need not be the source of
+//! their mask. The session shows whose they are not: a process is in the session that it was born in, or has begun its
+//! own. So a session that existed before the mask was set, and is not the donor's, holds none of its heirs.
 //!
-//! It is due what its donor is due. What the kernel does not tell: whether an orphan in a session that is younger than
-//! the mask, or is the donor's, in the donor's cgroup, has just this mask by its user's choice. Then it is
-//! taken for an heir. A thread whose parent lives and is no donor, or that has any other mask, never is.
+//! An heir is due what its donor is due. The kernel does not tell whether an orphan in the donor's cgroup, and in its
+//! session or one younger than the mask, has just this mask by its user's choice: then it counts as an heir. A thread
+//! whose parent lives and is no donor, or that has any other mask, never does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use numaherd_world::{Bound, ThreadId};
 
 use crate::governor::ownership::Held;
 
-/// How long heirs are looked for where new ones are found again and again: whoever stops a herd waits for it.
+/// How long heirs are looked for while new ones keep appearing: whoever stops a herd waits for it.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 
-/// How often it is looked at a mask that is not ours before it is taken for someone else's: while a cpuset changes, it may be
-/// what the kernel has left of ours in that of before, and shows ours at the next look.
+/// How often a mask that is not ours is looked at before it counts as someone else's: while a cpuset changes, it may be
+/// what the former cpuset left of ours, and the next look shows ours.
 pub(crate) const LOOKS: u32 = 3;
 
-/// What is to be said when many passes have found new ones.
+/// What to say when many passes have found new ones.
 pub(crate) fn waiting() -> String {
     format!(
         "threads are being started faster than their affinities can be restored; this goes on for at most {} s",
@@ -40,7 +40,7 @@ pub(crate) fn waiting() -> String {
     )
 }
 
-/// What is to be said when new ones are found even then.
+/// What to say when new ones are found even then.
 pub(crate) fn still_started(given_back: u64) -> String {
     format!(
         "for {} s threads have been started again and again with affinities that Numaherd had set; {given_back} \
@@ -61,7 +61,7 @@ pub(crate) fn since(donors: &[Held]) -> u64 {
     donors.iter().map(|donor| donor.since).min().unwrap_or(0)
 }
 
-/// The heirs among threads that are `bound`, with what is held of each, heirs of heirs included.
+/// The heirs among `bound` threads, with what is held of each, heirs of heirs included.
 pub(crate) fn heirs(donors: &[Held], mut bound: Vec<Bound>) -> Vec<(ThreadId, Held)> {
     let mut heirs: Vec<(ThreadId, Held)> = Vec::new();
     loop {
@@ -88,7 +88,7 @@ pub(crate) fn heirs(donors: &[Held], mut bound: Vec<Bound>) -> Vec<(ThreadId, He
     }
 }
 
-/// How near a thread is to the donor of its mask; `None` where that is none.
+/// How near a thread is to a donor; `None` where it is no heir of it.
 fn distance(thread: &Bound, donor: &Held) -> Option<u8> {
     if thread.thread.born < donor.since {
         return None;
@@ -98,7 +98,7 @@ fn distance(thread: &Bound, donor: &Held) -> Option<u8> {
     let distance = if thread.process == donor.process {
         0
     } else if !thread.is_orphan {
-        // It is in its parent's session: in another, this is a later process of that number.
+        // It is in its parent's session; otherwise this is a later process of that number.
         (is_child() && is_in_session_of(thread, donor)).then_some(1)?
     } else if is_of_others_session(thread, donor) {
         return None;
@@ -112,12 +112,12 @@ fn distance(thread: &Bound, donor: &Held) -> Option<u8> {
     thread.bounds.is(&donor.mask).then_some(distance)
 }
 
-/// Whether its session was there before the mask was set, and is not the donor's.
+/// Whether its session existed before the mask was set and is not the donor's.
 fn is_of_others_session(thread: &Bound, donor: &Held) -> bool {
     thread.session_born < donor.since && !is_in_session_of(thread, donor)
 }
 
-/// Whether the session, if it is known, is the donor's: that in which it was, or one that it has begun since.
+/// Whether the session, if known, is the donor's: the one it was in, or one that it has begun since.
 fn is_in_session_of(thread: &Bound, donor: &Held) -> bool {
     let (session, donors) = (thread.kin.session, donor.kin.session);
     session == 0 || donors == 0 || session == donors || session == donor.process.pid

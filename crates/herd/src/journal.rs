@@ -1,24 +1,22 @@
-//! The journal: affinities as they were found, on disk before the first of them changes.
+//! The journal: affinities as found, on disk before the first of them changes.
 //!
-//! JSON lines, each sealed with a sum: a [`Header`] with the boot that it is of, then one [`SavedAffinity`]
-//! (`"kind":"change"`) for every mask that is about to be set: what was found, what gives it back,
-//! what is set. Nothing is set before its line is written. A line `"kind":"settled"` says
-//! that a thread need not be given back any more. A journal that owes nothing is not there.
+//! JSON lines, each sealed with a sum: a [`Header`] with the boot it is of, then one [`SavedAffinity`]
+//! (`"kind":"change"`) for every mask that is about to be set: the mask found, the one that gives it back, the one set.
+//! Nothing is set before its line is written. A line `"kind":"settled"` says that a thread need not be given back any
+//! more. A journal that owes nothing has no file.
 //!
-//! Nothing is synced to the disk: what has been written outlives the process, however that ends, and
-//! after a crash of the machine the journal is one of another boot. A busy disk delays nobody.
+//! Nothing is synced to the disk: what is written outlives the process, however that ends, and after a crash of the
+//! machine the journal belongs to another boot. A busy disk delays nothing.
 //!
-//! Beside it lies `<name>.lock`, which the running instance holds locked (`flock`) and in which it
-//! has written who it is; the lock goes with the process, however that ends. What a killed instance
-//! left is in the journal that the next one opens, and [`Journal::restore`] gives it back. Opening a
-//! journal changes nothing by itself.
+//! Beside it lies `<name>.lock`. The running instance holds it locked (`flock`) and writes its own name into it; the
+//! lock ends with the process, however that ends. The next instance opens the journal that a killed one left, and
+//! [`Journal::restore`] gives back what it owes. Opening a journal gives nothing back.
 //!
-//! Rules of giving back: the same thread (number and birth), and its mask is one that we set, or what the
-//! kernel has left of one ([`is_mask`](numaherd_world::is_mask)). A mask that someone else has set since is
-//! left alone and named. Then the same for their heirs ([`heirs`](crate::heirs)), which are written down first,
-//! until none is found. A damaged line is passed over and named; the file that has it is kept as
-//! `<name>.damaged`. Thread numbers mean nothing after a reboot: a journal of another boot is discarded with a
-//! message.
+//! Rules of giving back: the thread is the same (number and birth), and its mask is one that we set, or what the kernel
+//! has left of one ([`is_mask`](numaherd_world::is_mask)). A mask that someone else has set since is left alone and
+//! named. The same then holds for their heirs ([`heirs`](crate::heirs)), which are written down first, until none is
+//! found. A damaged line is skipped and named; its file is kept as `<name>.damaged`. Thread numbers mean nothing after
+//! a reboot: a journal of another boot is discarded with a message.
 
 mod read;
 mod restore;
@@ -45,7 +43,7 @@ pub use restore::{Restored, restore};
 /// The version of the format that is written, and the latest that is read.
 pub const VERSION: u64 = 1;
 
-/// A journal with this many lines more than twice its threads is written anew.
+/// A journal with this many more lines than twice its threads is rewritten.
 const LINES_TO_SPARE: usize = 1024;
 
 /// The first line.
@@ -73,10 +71,10 @@ pub struct SavedAffinity {
     pub back: CpuSet,
     /// The mask that is set.
     pub set: CpuSet,
-    /// What its process descends from.
+    /// The kinship of its process.
     #[serde(default)]
     pub kin: Kinship,
-    /// Threads that were born before have not inherited the mask; in clock ticks since boot.
+    /// Threads born before this have not inherited the mask; in clock ticks since boot.
     #[serde(default)]
     pub since: u64,
 }
@@ -103,7 +101,7 @@ impl SavedAffinity {
 pub(crate) enum Written {
     /// A mask is about to be set.
     Change(SavedAffinity),
-    /// The thread need not be given back any more.
+    /// The thread need no longer be given back.
     Settled {
         /// Which.
         thread: ThreadId,
@@ -131,25 +129,25 @@ impl Owed {
             back: back.clone(),
             mask: Arc::new(mask.clone()),
             kin: kin.clone(),
-            // A journal of an earlier version does not say.
+            // Journals of earlier versions do not say.
             since: entry.since.max(entry.thread.born),
         })
     }
 }
 
-/// How many threads the journal at `path` owes in this `boot`. Takes no lock and changes nothing. One that is not there,
-/// or is of another boot, owes nothing.
+/// How many threads the journal at `path` owes in this `boot`. Takes no lock and changes nothing. A journal that is
+/// missing, or of another boot, owes nothing.
 ///
 /// # Errors
-/// [`HerdError::Io`] when it cannot be read; [`HerdError::NotOurs`] and [`HerdError::Newer`] when it is no
-/// journal, or that of a later program.
+/// [`HerdError::Io`] when it cannot be read; [`HerdError::NotOurs`] when it is no journal; [`HerdError::Newer`] when a
+/// later program wrote it.
 pub fn owed(path: &Path, boot: &str) -> Result<usize, HerdError> {
     let found = found(path)?;
     let is_of_this_boot = found.boot.is_some_and(|of| of == boot);
     Ok(if is_of_this_boot { found.owed.len() } else { 0 })
 }
 
-/// What is in the journal at `path`; nothing where there is none.
+/// What the journal at `path` holds; nothing if there is none.
 fn found(path: &Path) -> Result<Found, HerdError> {
     is_a_file(path)?;
     match fs::read(path) {
@@ -171,15 +169,14 @@ pub struct Journal {
     problems: Vec<String>,
     // Whether the file has lines that cannot be read.
     is_damaged: bool,
-    // Held for as long as the journal is open; none where none can be had.
+    // Held while the journal is open; `None` where no lock can be had.
     _lock: Option<File>,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, made with its directory if need be, and takes its lock. `boot`
-    /// is the id of this boot; `owner` is how this process names itself to a second instance, for
-    /// instance `numaherd run, process 4711`. What an earlier instance left is read, and changes
-    /// nothing until [`Journal::restore`].
+    /// Opens the journal at `path` and takes its lock; makes its directory if need be. `boot` is the id of this boot;
+    /// `owner` is how this process names itself to a second instance, for instance `numaherd run, process 4711`. What
+    /// an earlier instance of this boot left is only read; see [`Journal::restore`].
     ///
     /// # Errors
     /// [`HerdError::JournalHeld`] when an instance is running, [`HerdError::NotOurs`] when the file
@@ -192,7 +189,7 @@ impl Journal {
         Self::locked(path, boot, Some(lock(path, owner)?))
     }
 
-    /// The same where nothing need be written: on a disk that is full or read-only too.
+    /// The same where nothing need be written, even on a full or read-only disk.
     fn open_to_restore(path: &Path, boot: &str, owner: &str) -> Result<Self, HerdError> {
         match Self::open(path, boot, owner) {
             Err(HerdError::Io { source, .. }) if cannot_be_written(&source) => {}
@@ -231,13 +228,13 @@ impl Journal {
     /// Writes down masks that are about to be set.
     ///
     /// # Errors
-    /// [`HerdError::Io`]; nothing may be set then. The journal can be used again when there is room.
+    /// [`HerdError::Io`]; nothing may be set then. The journal works again when there is room.
     pub fn record(&mut self, entries: &[SavedAffinity]) -> Result<(), HerdError> {
         if entries.is_empty() {
             return Ok(());
         }
         let lines: Vec<Written> = entries.iter().cloned().map(Written::Change).collect();
-        // First what is owed, so that a journal written anew holds it as well.
+        // What is owed comes first, so that a rewritten journal holds it too.
         let before: Vec<_> = entries
             .iter()
             .map(|entry| (entry.thread, self.owed.get(&entry.thread).cloned()))
@@ -258,7 +255,7 @@ impl Journal {
     /// Notes that threads need not be given back any more.
     ///
     /// # Errors
-    /// [`HerdError::Io`]; at worst they are looked at once more by the next instance.
+    /// [`HerdError::Io`]; at worst the next instance looks at them once more.
     pub fn settle(&mut self, threads: &[ThreadId]) -> Result<(), HerdError> {
         let owed: Vec<ThreadId> = threads
             .iter()
@@ -278,8 +275,8 @@ impl Journal {
         self.append(&lines)
     }
 
-    /// Closes the journal. When nothing is owed the file goes; else it stays for the next instance
-    /// or a release. Returns whether anything is still owed.
+    /// Closes the journal. Its file is removed if nothing is owed, else kept for the next instance or a release.
+    /// Returns whether anything is owed.
     ///
     /// # Errors
     /// [`HerdError::Io`] when the file cannot be removed.
@@ -295,7 +292,7 @@ impl Journal {
         self.keep_damaged()?;
         self.file = None;
         match fs::remove_file(&self.path) {
-            // On a disk that cannot be written the kernel refuses before it looks whether there is such a file.
+            // On a disk that cannot be written, the kernel refuses before it checks that the file exists.
             Err(error) if fs::symlink_metadata(&self.path).is_ok() => {
                 Err(HerdError::io("remove the journal", &self.path, error))
             }
@@ -307,7 +304,7 @@ impl Journal {
     fn keep_damaged(&mut self) -> Result<(), HerdError> {
         if self.is_damaged {
             let kept = beside(&self.path, ".damaged");
-            // One of before; where it stays the link is refused.
+            // An earlier one; if it stays, the link is refused.
             let _ = fs::remove_file(&kept);
             fs::hard_link(&self.path, &kept)
                 .map_err(|error| HerdError::io("keep the damaged journal as", &kept, error))?;
@@ -388,7 +385,7 @@ impl Journal {
     }
 }
 
-/// Notes a change: what was found first holds, and every mask that may be there now is kept.
+/// Notes a change: the mask found first stays, and every mask that may be there now is kept.
 pub(crate) fn owe(owed: &mut BTreeMap<ThreadId, Owed>, entry: SavedAffinity) {
     match owed.get_mut(&entry.thread) {
         Some(known) => {
@@ -410,7 +407,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Refuses what is there and is no file: reading a FIFO or a device might never end.
+/// Refuses anything but a regular file: reading a FIFO or a device might never end.
 fn is_a_file(path: &Path) -> Result<(), HerdError> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(HerdError::NotOurs {
@@ -450,13 +447,13 @@ fn lock(path: &Path, owner: &str) -> Result<File, HerdError> {
     Ok(file)
 }
 
-/// Locks the file `at` that the journal at `path` has for it.
+/// Locks the file `at`, the lock of the journal at `path`.
 fn locked(mut file: File, path: &Path, at: &Path) -> Result<File, HerdError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let mut owner = String::new();
-            // The owner's name is only for the message.
+            // The name is only for the message.
             let _ = file.read_to_string(&mut owner);
             let path = path.to_owned();
             let owner = match owner.trim() {
@@ -475,7 +472,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Cuts off what follows the last whole line of a file. Where that fails, a reader finds the half line.
+/// Cuts off what follows a file's last whole line. If that fails, a reader finds the half line.
 fn keep_whole_lines(path: &Path, file: &File) {
     let Ok(bytes) = fs::read(path) else {
         return;

@@ -1,9 +1,9 @@
-//! The ledger: the append-only record of what was seen, wanted, refused and done.
+//! The ledger: an append-only record of what was seen, wanted, refused and done.
 //!
-//! Everything a person sees is drawn from it, live or later. Format, with every field, in
-//! `docs/ledger.md`: JSON lines, each sealed with a sum; a header line, then [`Line`]s whose
-//! sequence goes up by one. A snapshot is written as its changes since the one before (`changes`), and whole again from
-//! time to time. [`Writer`] bounds its size; [`Reader`] reads up to the damage.
+//! All that people see is drawn from it, live or later. Format, with every field, in `docs/ledger.md`: JSON lines, each
+//! sealed with a sum; a header line, then [`Line`]s with consecutive sequence numbers. A snapshot is written as its
+//! changes since the one before (`changes`), and whole from time to time. [`Writer`] bounds its size; [`Reader`] reads
+//! up to the damage.
 
 mod changes;
 mod control;
@@ -47,15 +47,15 @@ pub struct Header {
     pub version: u64,
     /// The program that wrote it, with its version.
     pub program: String,
-    /// When it was begun, in ms since 1970 (UTC), where the program said so.
+    /// When it was begun, in ms since 1970 (UTC), if the program said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun_unix_ms: Option<u64>,
 }
 
-/// One record with its place.
+/// A record with its place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// Counts up by one from line to line, from 0; `record` in the file.
+    /// Consecutive from line to line, from 0; `record` in the file.
     #[serde(rename = "record")]
     pub sequence: u64,
     /// The world's time in ns, of the latest snapshot or page tick; `at_ns` in the file.
@@ -67,15 +67,15 @@ pub struct Line {
 }
 
 impl Header {
-    /// The line that a ledger has it as, sealed, with its line feed.
+    /// The header's line in a ledger, sealed, with its line feed.
     pub fn sealed(&self) -> Vec<u8> {
         seal(self)
     }
 }
 
 impl Line {
-    /// A line out of its JSON, without looking at its sum: first its place and its kind, then the members
-    /// of that kind. It stands by itself: changes of the snapshot before are [`Record::Unknown`] here.
+    /// A line from its JSON, without a check of its sum: first its place and kind, then the members of that kind. The
+    /// line stands by itself: changes of a previous snapshot are [`Record::Unknown`] here.
     ///
     /// # Errors
     /// What is wrong with the JSON.
@@ -85,7 +85,7 @@ impl Line {
         Ok(head.line(record))
     }
 
-    /// The line that a ledger has it as, sealed, with its line feed: for those who hand a ledger on.
+    /// The line as in a ledger, sealed, with its line feed: for programs that pass a ledger on.
     pub fn sealed(&self) -> Vec<u8> {
         seal(self)
     }
@@ -101,7 +101,7 @@ struct Head<'l> {
 }
 
 impl Head<'_> {
-    /// The line that begins like this.
+    /// The line with this head.
     fn line(&self, record: Record) -> Line {
         Line {
             sequence: self.record,
@@ -130,11 +130,11 @@ pub enum Record {
     Placing(Placing),
     /// What became of the orders.
     Outcome(Outcome),
-    /// What the paging wanted, what the governor made of it and what became of it.
+    /// What the paging wanted, what the governor made of that and what came of it.
     Paging(PagingTick),
     /// What a person should know.
     Notice(Notice),
-    /// What was asked of the running herd, and what came of it.
+    /// What the running herd was asked, and what came of it.
     Control(Controlled),
     /// What a trial says of itself.
     Trial(Trial),
@@ -152,9 +152,8 @@ pub enum Record {
 impl Record {
     /// The record that a line of this kind holds.
     fn read(kind: &str, text: &[u8]) -> serde_json::Result<Self> {
-        // One struct after the other, all read in place. An enum of kinds that serde tells apart keeps a
-        // line's members until it knows the kind: a ledger takes half as long again to read, and a
-        // reader of every kind is compiled twice.
+        // One struct per kind, each read in place. A serde enum tagged by kind keeps a line's members until it knows
+        // the kind: a ledger then takes half as long again to read, and the reader of every kind is compiled twice.
         #[derive(Deserialize)]
         struct LedgerEnded {
             error: String,
@@ -179,7 +178,7 @@ impl Record {
     }
 }
 
-/// How it began; at the head of the later part of a ledger that was turned over, how it goes on.
+/// How a run began; at the head of a ledger's later part, how it goes on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// The machine.
@@ -192,7 +191,7 @@ pub struct Start {
     pub policy: String,
     /// Where the policy's random numbers started.
     pub seed: u64,
-    /// Whether pages were looked after at a cadence of their own, by a pager.
+    /// Whether a pager looked after pages at a cadence of its own.
     pub pager: bool,
     /// Whether nothing is decided until it is resumed.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -200,7 +199,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Takes in what was asked since: afterwards it says what holds now.
+    /// Takes in a later request: then it says what holds now.
     pub fn follow(&mut self, controlled: &Controlled) {
         let changed = controlled.changed();
         if let Some(paused) = changed.paused {
@@ -219,8 +218,8 @@ impl Start {
 /// What the placement wanted, and what the governor made of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Placing {
-    /// [`Snapshot::sequence`] of the snapshot that it is drawn from, which is not recorded where there
-    /// is too much to record; of the giving back at the end, that of the last one recorded.
+    /// [`Snapshot::sequence`] of the snapshot it is drawn from, which is not recorded where there is too much to
+    /// record; for the giving back at the end, that of the last one recorded.
     pub snapshot: u64,
     /// What the placement wanted.
     pub plan: Plan,
@@ -239,15 +238,14 @@ pub struct Placing {
     pub carried_out: bool,
 }
 
-/// What the paging wanted, what the governor made of it and what became of it. Written only when
-/// there was anything of this.
+/// What the paging wanted, what the governor made of that and what came of it. Written only if there was any of this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PagingTick {
-    /// Samples since the last tick that is recorded.
+    /// Samples since the last recorded tick.
     pub samples: u64,
-    /// Of those, samples of accesses that left the core's node.
+    /// Of these, samples of accesses that left the core's node.
     pub remote: u64,
-    /// Notices of a unit at the TLBs since the last tick that is recorded.
+    /// Notices of a unit at the TLBs since the last recorded tick.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub notices: u64,
     /// What the paging wanted.
@@ -258,9 +256,8 @@ pub struct PagingTick {
     /// What the governor refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
-    /// Base pages in what it let through, orders that had waited among them: a window's length, and
-    /// of a whole process what was seen to be on other nodes. A process whose residency is not known
-    /// is not in it.
+    /// Base pages in the orders it let through, earlier waiting orders included: a window's length, and for a whole
+    /// process the pages seen on other nodes. Processes of unknown residency do not count.
     pub ordered_pages: u64,
     /// What became of what it let through, in order; empty in a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -278,7 +275,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl PagingTick {
-    /// Whether it says nothing that is worth a record.
+    /// Whether it says nothing worth a record.
     pub(crate) fn is_empty(&self) -> bool {
         self.plan.is_empty()
             && self.refusals.is_empty()

@@ -1,13 +1,12 @@
-//! The one loop, and what stands around it: governor, journal, ledger, replay.
+//! The loop, and what stands around it: governor, journal, ledger, replay.
 //!
 //! A [`Herd`] lets a [`World`](numaherd_world::World) run for an interval, observes it, asks a
 //! [`Policy`](numaherd_policy::Policy) for a plan, and has the [`governor`] turn the plan into
-//! orders. What keeps users safe is in the governor and nowhere else. Affinities as they were found
-//! are in the [`journal`] before the first of them changes. All that was seen, wanted, refused and
-//! done is in the [`ledger`], from which everything a person sees is drawn. [`replay`] asks other policies
-//! what they would have decided on it.
+//! orders. The governor alone keeps users safe. The [`journal`] saves each affinity as it was found,
+//! before the first of them changes. The [`ledger`] records all that was seen, wanted, refused and done;
+//! everything a person sees is drawn from it. [`replay`] asks other policies what they would have decided.
 //!
-//! The crate knows no concrete world and makes no system calls but to read and write its own files.
+//! The crate knows no concrete world. Its only system calls read and write its own files.
 
 pub mod control;
 pub mod error;

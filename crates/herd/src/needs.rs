@@ -1,5 +1,5 @@
-//! Whether a policy's signals can be had here, and what to say when not. No figure is ever invented
-//! for a signal that is missing: the policy is refused.
+//! Whether a policy's signals are available here, and what to say if not. No figure is ever
+//! invented for a missing signal: the policy is refused.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use numaherd_world::{Signal, SignalReport, SignalState};
 
 use crate::error::HerdError;
 
-/// A policy that could be used in another's stead, with what it needs. The caller lists those it
-/// knows, nearest in strength first.
+/// A policy that could replace another, with what it needs. The caller lists those it knows,
+/// nearest in strength first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
     /// The policy's name.
@@ -47,7 +47,7 @@ impl fmt::Display for MissingSignals {
     }
 }
 
-/// Refuses a policy of that name, with what it needs, whose signals are not all measured here.
+/// Refuses a policy of that name if not all the signals it needs are measured here.
 ///
 /// # Errors
 /// [`HerdError::MissingSignals`] names each signal, why it is missing, the remedy, and the first of

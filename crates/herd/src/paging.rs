@@ -1,10 +1,10 @@
 //! The paging half of a herd: the policy's paging with its half of the governor, and what it learns
 //! and says.
 //!
-//! It is run in one of three ways: within the placement's loop, once an interval, where the world has
-//! no [`Pager`](numaherd_world::Pager); in a thread of its own at the paging cadence ([`thread`]); or
-//! at the paging cadence within the loop, where the pager is in step with the world's own time
-//! ([`in_step`]). All three go through [`PagingHalf::round`]; [`place`] has which one it is.
+//! It runs in one of three ways: in the placement's loop, once an interval, if the world has no
+//! [`Pager`](numaherd_world::Pager); in a thread of its own at the paging cadence ([`thread`]); or in
+//! the loop at the paging cadence, if the pager is in step with the world's time ([`in_step`]). All
+//! three go through [`PagingHalf::round`]; [`place`] holds the one in use.
 
 pub(crate) mod in_step;
 pub(crate) mod place;
@@ -26,7 +26,7 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) threads: Vec<PlacedThread>,
-    /// The pages that it wants moved together with the threads.
+    /// The pages to move together with the threads.
     pub(crate) pages: Vec<PageOrder>,
     /// See [`numaherd_policy::Place::rations`].
     pub(crate) rations: Vec<(ProcessId, u64)>,
@@ -49,7 +49,7 @@ impl Observed {
     }
 }
 
-/// What is to be otherwise from now on.
+/// What is to change from now on.
 pub(crate) struct PagingChange {
     /// Another policy's paging; `None` keeps the one in charge.
     pub(crate) paging: Option<Pagings>,
@@ -67,7 +67,7 @@ pub(crate) enum News {
     Shared(Vec<(ProcessId, Sharing)>),
     /// Paging has ended, and why.
     Ended(String),
-    /// A stop has waited so long for pages that are being moved, and waits no longer.
+    /// A stop has waited so long for pages being moved, and waits no longer.
     LeftBehind { waited: Duration },
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct PagingHalf {
     dry_run: bool,
     /// Samples since the last round that was recorded.
     samples: u64,
-    /// Of those, samples of accesses that left the core's node.
+    /// Of these, samples of accesses that left the core's node.
     remote: u64,
     /// Notices since the last round that was recorded.
     notices: u64,
@@ -117,7 +117,7 @@ impl PagingHalf {
         }
     }
 
-    /// Goes on otherwise. Orders of a paging that is replaced and that wait for bandwidth are refused.
+    /// Makes a change. If the paging is replaced, its orders that wait for bandwidth are refused.
     pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
         self.governor.set_limits(&change.settings.limits);
         self.dry_run = change.settings.dry_run;
@@ -142,8 +142,8 @@ impl PagingHalf {
         self.paging.listens()
     }
 
-    /// Whether there are orders that wait for bandwidth, so that the next round may carry them out
-    /// though nothing new is known.
+    /// Whether orders wait for bandwidth: the next round may then carry them out even if nothing new
+    /// is known.
     pub(crate) fn has_waiting(&self) -> bool {
         self.governor.has_waiting()
     }
@@ -155,8 +155,8 @@ impl PagingHalf {
     }
 
     /// One round, `passed` after the one before: takes in what is placed and what was seen since,
-    /// governs what the policy wants then, has it carried out by `apply` and tells the policy what
-    /// came of it. `None` when nothing of this is worth recording.
+    /// governs what the policy then wants, has `apply` carry it out and tells the policy the outcomes.
+    /// `None` if nothing is worth recording.
     pub(crate) fn round(
         &mut self,
         passed: Duration,
@@ -202,7 +202,7 @@ impl PagingHalf {
         })
     }
 
-    /// Governs a plan, has it carried out and passes the outcomes to the paging.
+    /// Governs a plan, has it carried out and tells the paging the outcomes.
     fn carry_out(
         &mut self,
         plan: Vec<PageOrder>,
@@ -230,7 +230,7 @@ impl PagingHalf {
     }
 }
 
-/// The outcome, for the policy, of orders for which there was no bandwidth: nothing was tried.
+/// The policy's view of orders refused for lack of bandwidth: nothing was tried.
 fn not_tried(plan: &[PageOrder], governed: &GovernedPages) -> Vec<PageOutcome> {
     governed
         .refusals

@@ -1,4 +1,4 @@
-//! Replay: a [`Candidate`] is a policy that is shown a recorded run, interval by interval and without a
+//! Replay: a [`Candidate`] is a policy that sees a recorded run interval by interval, without a
 //! machine, and is asked what it would have decided.
 
 mod candidate;

@@ -1,18 +1,17 @@
-//! The one loop: run, observe, place, govern, carry out, tell the paging, record.
+//! The loop: run, observe, place, govern, carry out, tell the paging, record.
 //!
-//! Order within an interval: the world runs, and a paging in step with its time looks after pages
-//! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
-//! refusals; what is about to change is in the journal; the world carries it out (`carry_out`); the
-//! paging learns what is placed; all of it is recorded, but that at a quick cadence intervals in which
-//! nothing was decided are recorded together (`thinned`). In a dry run the world is never asked to
-//! change anything. At the end every thread that has a mask of ours is given back.
+//! Order within an interval: the world runs, while a paging in step with its time looks after pages; a snapshot is
+//! taken; the placement makes a plan; the governor turns it into orders and refusals; the journal saves what is about
+//! to change; the world carries the orders out (`carry_out`); the paging learns what is placed; all of it is recorded.
+//! At a quick cadence, intervals without decisions are recorded together (`thinned`). In a dry run, the world is never
+//! asked to change anything. At the end, every thread with a mask of ours is given back.
 //!
-//! Between two intervals the loop answers what is asked of it ([`crate::control`], `requests`). While it
-//! is paused it sees and records, and does nothing else; another policy or other settings hold from the
-//! next decision on. A world that waits is woken for a request, and the interval then goes on.
+//! Between two intervals, the loop answers requests ([`crate::control`], `requests`). While it is paused, it only
+//! observes and records. Another policy or other settings hold from the next decision on. A waiting world is woken for
+//! a request, and the interval then goes on.
 //!
-//! Deterministic from the seed where the world is and has no pager that runs by itself, and nothing is
-//! asked: the same snapshots, samples and seed give the same ledger.
+//! Without requests, and if the world is deterministic and has no pager that runs by itself, the same snapshots,
+//! samples and seed give the same ledger.
 
 mod carry_out;
 mod placed;
@@ -58,15 +57,15 @@ const LONGEST_MOVE: Duration = Duration::from_secs(10);
 /// How long a stop waits for it before it says so (chosen here).
 const SOON: Duration = Duration::from_secs(1);
 
-/// How long a stop may take, but for the last look at the machine's threads: whoever ends a process that does not end by
-/// itself waits longer.
+/// How long a stop may take, except for the last look at the machine's threads. Whoever kills a process that does not
+/// end waits longer first.
 pub const LONGEST_STOP: Duration = heirs::LONGEST
     .saturating_add(SOON)
     .saturating_add(LONGEST_MOVE);
 
-/// Sees every line as it is recorded. It is called from within the loop and must not keep it waiting:
-/// one that has more to do than a few comparisons hands the line on over a bounded channel (a clone of
-/// the [`Arc`] costs next to nothing) and counts what finds no room there.
+/// Sees every line as it is recorded. It runs inside the loop and must not delay it: a watcher that does more than a
+/// few comparisons hands the line on over a bounded channel (cloning the [`Arc`] costs next to nothing) and counts the
+/// lines that find no room there.
 pub type Watcher<'w> = Box<dyn FnMut(&Arc<Line>) + 'w>;
 
 /// A world, a policy, and what stands between them.
@@ -83,7 +82,7 @@ pub struct Herd<'w> {
 }
 
 impl<'w> Herd<'w> {
-    /// A herd that has not run yet, with the default settings, without a ledger and without a journal.
+    /// A herd that has not run yet, with default settings and neither ledger nor journal.
     pub fn new(world: &'w mut dyn World, policy: impl Into<Policies>) -> Self {
         Self {
             world,
@@ -98,7 +97,7 @@ impl<'w> Herd<'w> {
         }
     }
 
-    /// Runs with these settings, which are within their ranges: whoever reads them checks that
+    /// Runs with these settings. They must be within their ranges, which their reader checks
     /// (`numaherd_files::setting`).
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
@@ -111,22 +110,21 @@ impl<'w> Herd<'w> {
         self
     }
 
-    /// Writes down what is owed to whom. Without a journal a killed herd cannot be released, which is right only
-    /// for worlds that end with the program.
+    /// Writes down which threads are owed what. Without a journal, a killed herd cannot be released: right only for
+    /// worlds that end with the program.
     pub fn journal(mut self, journal: impl Into<Option<Journal>>) -> Self {
         self.journal = journal.into();
         self
     }
 
-    /// Policies to name where this one's signals cannot be had, nearest in strength first.
+    /// Policies to suggest if this one's signals are missing, nearest in strength first.
     pub fn or_else(mut self, alternatives: Vec<Alternative>) -> Self {
         self.alternatives = alternatives;
         self
     }
 
-    /// Shows every line to `watcher` as it is recorded, with or without a ledger: what is drawn live
-    /// is drawn from the same lines as later. There may be several watchers; each line goes to them in
-    /// the order in which they were added.
+    /// Shows every line to `watcher` as it is recorded, with or without a ledger: live output is drawn from the same
+    /// lines as later output. Each line goes to all watchers in the order in which they were added.
     pub fn watched(self, mut watcher: impl FnMut(&Line) + 'w) -> Self {
         self.watched_by(Box::new(move |line: &Arc<Line>| watcher(line)))
     }
@@ -137,20 +135,19 @@ impl<'w> Herd<'w> {
         self
     }
 
-    /// Records what the machine loses ([`numaherd_policy::losses`]), whatever the policy.
+    /// Records what the machine loses ([`numaherd_policy::losses`]), under any policy.
     pub fn with_losses(mut self) -> Self {
         self.losses = Some(Observer::default());
         self
     }
 
-    /// Answers what is asked of it while it runs. See [`crate::control`].
+    /// Answers requests while it runs. See [`crate::control`].
     pub fn controlled(mut self, requests: Requests) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// Runs until the intervals are over, `stop` is set, or the world ends or fails; then gives back
-    /// what was changed.
+    /// Runs until the intervals are over, `stop` is set, or the world ends or fails; then gives back what was changed.
     ///
     /// # Errors
     /// Before anything has happened: a signal that the policy needs and this world does not measure
@@ -165,7 +162,7 @@ impl<'w> Herd<'w> {
     }
 }
 
-/// Says to the world what a policy wants of it before time passes, if it can do that.
+/// Tells the world what a policy wants of it before time passes, if it can do that.
 fn ask_world(
     world: &mut dyn World,
     policy: &Policies,
@@ -179,7 +176,7 @@ fn ask_world(
     Ok(())
 }
 
-/// Has the world place new pages by the rule of a policy; in a dry run, where they would go without it.
+/// Has the world place new pages by a policy's rule; in a dry run, where they are first touched.
 fn place_new_pages(
     world: &mut dyn World,
     policy: &str,
@@ -200,11 +197,11 @@ fn place_new_pages(
 struct Running<'w> {
     world: &'w mut dyn World,
     placements: Placements,
-    /// What they say of how they are to be run.
+    /// The policies' own cadences and scopes.
     own: OwnOfAll,
     /// Where the policy wants new pages.
     new_pages: NewPages,
-    /// The settings as they were given: what they leave out is the policy's own affair.
+    /// The settings as given: the policy decides what they leave out.
     given: Settings,
     /// The settings as used.
     settings: Settings,
@@ -222,13 +219,13 @@ struct Running<'w> {
     /// How much threads shared pages since the last interval, as the paging found out.
     shared: BTreeMap<ProcessId, Sharing>,
     last: Option<Arc<Snapshot>>,
-    /// Threads that are back, or gone. Until their heirs have been looked for they stay in the journal.
+    /// Threads that are back, or gone. They stay in the journal until their heirs have been looked for.
     settling: Vec<ThreadId>,
     /// Those of them whose heirs have been looked for.
     settled: Vec<ThreadId>,
-    /// Threads that we have done with although they have a mask like one of ours.
+    /// Threads that are finished although they have a mask like one of ours.
     done_with: BTreeSet<ThreadId>,
-    /// Threads whose affinity the kernel would not restore while all are being given back: each is tried once.
+    /// Threads whose affinity the kernel refused to restore in a giving back of all: each is tried once.
     refused: BTreeSet<ThreadId>,
 }
 
@@ -246,7 +243,7 @@ struct Paused {
 enum Waited {
     /// Its time is over.
     Over,
-    /// Someone asked for something that ended it early; it has been seen and recorded.
+    /// A request ended it early; the interval has been seen and recorded.
     Seen,
     /// The world has ended.
     Ended,
@@ -369,8 +366,7 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Lets an interval pass, and answers what is asked meanwhile: when it is over, or as soon as the
-    /// world is woken for it.
+    /// Lets an interval pass, and answers requests meanwhile: when it is over, or as soon as one wakes the world.
     fn wait(&mut self, interval: Duration) -> Waited {
         let mut left = interval;
         loop {
@@ -384,7 +380,7 @@ impl<'w> Running<'w> {
             let Progress::Woken { left: rest } = progress else {
                 return Waited::Over;
             };
-            // The cadence may be another one now.
+            // The cadence may have changed.
             left = rest.min(self.settings.placement_interval(u64::MAX));
         }
     }
@@ -465,7 +461,7 @@ impl<'w> Running<'w> {
         Ok(())
     }
 
-    /// Records what was made of a plan, if it is to be `recorded`.
+    /// Records what came of a plan, if it is to be `recorded`.
     fn record_placing(
         &mut self,
         snapshot: &Snapshot,
@@ -516,8 +512,8 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Stops paging, gives back every thread, closes ledger and journal. No thread waits for its affinity until the kernel
-    /// has moved a page: on a full node that can take half a minute.
+    /// Stops paging, gives back every thread, closes ledger and journal. Threads get their affinities before it waits
+    /// for page moves of the kernel: those can take half a minute.
     fn end(mut self, ending: Ending) -> Summary {
         self.paging.ask_to_stop();
         self.record.passed_over_last();
@@ -549,7 +545,7 @@ impl<'w> Running<'w> {
     }
 }
 
-/// Adds what was found out of sharing to what is known of the interval.
+/// Adds newly found sharing to what is known of the interval.
 fn add_sharing(known: &mut BTreeMap<ProcessId, Sharing>, found: Vec<(ProcessId, Sharing)>) {
     for (process, more) in found {
         let sharing = known.entry(process).or_default();

@@ -2,7 +2,7 @@
 //!
 //! The last member of the object is `"sum"`: the CRC-32 (IEEE 802.3, reflected, polynomial
 //! `0xEDB88320`) of all bytes before it, as eight lower-case hexadecimal digits. Any tool for JSON
-//! lines still reads it. Used by the ledger and the journal.
+//! lines still reads it. The ledger and the journal use it.
 
 use serde::Serialize;
 
@@ -22,8 +22,8 @@ pub(crate) fn seal<T: Serialize>(value: &T) -> Vec<u8> {
     line
 }
 
-/// Makes `line` a value as a sealed line, with its line feed. What was in it is gone; its memory is
-/// used again, which for lines of a few 100 kB saves having it mapped anew each time.
+/// Makes `line` a value as a sealed line, with its line feed. Its old content is replaced; reusing
+/// its memory saves a new mapping for each line of a few 100 kB.
 ///
 /// # Panics
 /// When the value is not a JSON object with at least one member; callers seal their own structs.

@@ -22,16 +22,15 @@ pub use numaherd_world::{AffinityScope, Enforcement};
 
 pub use limits::{GroupLimits, Limits, Steal, StealWhen, Worse};
 
-/// A day in ms: the most that a time in ms may be. Beyond all use, so that what is computed from one
-/// keeps within its type.
+/// A day in ms: the most that a time in ms may be. Beyond all use, so that what is computed from one stays within
+/// its type.
 const DAY_MS: f64 = 86_400_000.0;
 
-/// How often threads are placed where neither the user nor the placement says, in ms (DINO §3.3.3: more
-/// often brought no gain).
+/// How often threads are placed if neither the user nor the placement says, in ms (DINO §3.3.3: more often brought
+/// no gain).
 const USUAL_PLACEMENT_INTERVAL_MS: u64 = 1000;
 
-/// An interval shorter than this share of a whole one is not begun at a run's end: next to nothing is
-/// counted in it.
+/// A shorter share of a whole interval is not begun at a run's end: next to nothing is counted in it.
 const LEAST_INTERVAL: f64 = 0.1;
 
 settings! {
@@ -71,8 +70,8 @@ settings! {
 }
 
 impl Settings {
-    /// The same with nothing left out: cadence and scope as the user set them, or else as the
-    /// placement has them, or else the usual. What a run uses and records.
+    /// The same with nothing left out: cadence and scope as the user set them, else as the placement has them, else
+    /// the default. A run uses and records these.
     pub fn resolved(mut self, policies: &OwnOfAll) -> Self {
         let own = policies.interval.map(milliseconds);
         self.placement_interval_ms
@@ -81,8 +80,7 @@ impl Settings {
         self
     }
 
-    /// The placement cadence: the length of the interval after so many have been seen. The usual where
-    /// it is left out.
+    /// The placement cadence: the length of the next interval once `seen` have passed. The default if left out.
     pub fn placement_interval(&self, seen: u64) -> Duration {
         let usual = self
             .placement_interval_ms
@@ -95,8 +93,8 @@ impl Settings {
         Duration::from_millis(length)
     }
 
-    /// The length of the interval after so many have been seen, when the run is `now_ns` old: cut
-    /// where [`Settings::length_ms`] ends within it; `None` when the run is over.
+    /// The length of the next interval once `seen` have passed, when the run is `now_ns` old: cut if
+    /// [`Settings::length_ms`] ends within it; `None` when the run is over.
     pub fn next_interval(&self, seen: u64, now_ns: u64) -> Option<Duration> {
         let whole = self.placement_interval(seen);
         let Some(length) = self.length_ms.map(Duration::from_millis) else {

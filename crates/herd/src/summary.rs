@@ -1,4 +1,4 @@
-//! The sums of a run and how it ended: for the last lines of `run` and for comparisons.
+//! The sums of a run and its ending: for the last lines of `run` and for comparisons.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::ledger::PagingTick;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Ending {
-    /// The intervals asked for have been run.
+    /// All requested intervals have been run.
     Intervals,
-    /// The time asked for is over.
+    /// The requested time is over.
     Length,
     /// Someone asked to stop.
     Stopped,
@@ -30,48 +30,44 @@ pub enum Ending {
 
 /// Figures summed over a run. Pages are base pages.
 ///
-/// The loop sums them up while it runs, and whoever reads a ledger without an end sums them up from its
-/// lines; both by the same functions.
+/// The loop sums them while it runs; a reader of a ledger without an end sums them from its lines. Both use the same
+/// functions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Placement intervals seen.
     pub intervals: u64,
     /// The world's own time at the last snapshot, in ns.
     pub duration_ns: u64,
-    /// Threads that had to leave their CPU by order. Setting a mask that contains the CPU on which the
-    /// thread runs does not count.
+    /// Threads that orders forced off their CPU. A mask that contains the CPU on which the thread runs does not count.
     pub thread_moves: u64,
-    /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
+    /// Thread moves undone because they had made things worse.
     pub undone: u64,
-    /// Threads given to idle nodes because they were held where they had to wait; counted in
-    /// `thread_moves` too.
+    /// Threads given to idle nodes because they had to wait where they were held.
     #[serde(default)]
     pub stolen: u64,
-    /// Thread moves that the governor let through, carried out or not, undone ones included. In a dry
-    /// run no thread moves, so a move that is wanted in several intervals counts in each.
+    /// Thread moves that the governor let through, carried out or not, undone ones included. In a dry run no thread
+    /// moves, so a move wanted in several intervals counts in each.
     pub planned_thread_moves: u64,
-    /// Pages that were asked for, by orders carried out or not: the sum of
-    /// [`PagingTick::ordered_pages`].
+    /// Pages in orders, carried out or not: the sum of [`PagingTick::ordered_pages`].
     pub planned_pages: u64,
     /// Pages moved, as read back.
     pub pages_moved: u64,
-    /// Pages that were to move and did not, by the kernel's reason.
+    /// Pages that were to move but did not, by the kernel's reason.
     pub pages_failed: BTreeMap<PageFailure, u64>,
-    /// What was counted of all threads; in the ledger, members of the same object.
+    /// Counts of all threads; in the ledger, members of the same object.
     #[serde(flatten)]
     pub counted: CountSums,
     /// Plan entries refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
-    /// Lost cores, by what they are estimated from; while nothing is busy, and where nothing is known, nothing is
-    /// added.
+    /// Lost cores, by what they are estimated from; nothing is added while all is idle or nothing is known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Basis, LostSums>,
-    /// Threads whose affinities were given back at the end, or whose hints were taken back; `None` where the ledger does
-    /// not say.
+    /// Threads whose affinities were given back, or hints taken back, in pauses and at the end; `None` if the ledger
+    /// says nothing.
     pub restored: Option<u64>,
 }
 
-/// Sums of what was counted of threads.
+/// Sums of threads' counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountSums {
     /// Instructions, where counted.
@@ -93,22 +89,22 @@ pub struct CountSums {
 /// Lost cores, summed over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LostSums {
-    /// Seconds that it is summed over.
+    /// Seconds covered by the sum.
     pub seconds: f64,
     /// CPU seconds lost.
     pub lost: Range,
     /// Of these seconds, those in which it was known what could be had.
     pub searched_seconds: f64,
-    /// CPU seconds in them that another placement would have given back.
+    /// CPU seconds that another placement would have recovered in those.
     pub recoverable: Range,
 }
 
 /// A finished run: what it was, why it ended, and its totals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The policy's name; the last one's where it was changed.
+    /// The policy's name; if it was changed, the last one's.
     pub policy: String,
-    /// Whether nothing was carried out, at the end.
+    /// Whether the run was a dry run at its end.
     pub dry_run: bool,
     /// How placements were carried out.
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -168,23 +164,23 @@ impl CountSums {
         add(&mut self.uncore_requests, other.uncore_requests);
     }
 
-    /// Lines whose node was counted.
+    /// Lines with a known node.
     pub fn known_lines(&self) -> u64 {
         self.local.saturating_add(self.remote)
     }
 
-    /// Share of lines that came from the core's own node; `None` where that was not counted.
+    /// Share of lines that came from the core's own node; `None` if not counted.
     pub fn local_access_ratio(&self) -> Option<f64> {
         let all = self.known_lines();
         (all > 0).then(|| self.local as f64 / all as f64)
     }
 
-    /// Lines fetched from memory per 1000 instructions; `None` where nothing was counted.
+    /// Lines fetched from memory per 1000 instructions; `None` if nothing was counted.
     pub fn miss_rate(&self) -> Option<f64> {
         (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
     }
 
-    /// Cycles per request to the uncore (BRM §3.1); `None` where that was not counted.
+    /// Cycles per request to the uncore (BRM §3.1); `None` if not counted.
     pub fn uncore_penalty(&self) -> Option<f64> {
         let (busy, requests) = (self.uncore_busy_cycles, self.uncore_requests);
         (requests > 0).then(|| busy as f64 / requests as f64)
@@ -192,7 +188,7 @@ impl CountSums {
 }
 
 impl Totals {
-    /// Adds a snapshot, which stands for so many intervals.
+    /// Adds a snapshot that stands for this many intervals.
     pub fn add_snapshot(&mut self, snapshot: &Snapshot, intervals: u64) {
         add(&mut self.intervals, intervals);
         self.duration_ns = snapshot.time_ns;
@@ -201,7 +197,7 @@ impl Totals {
         }
     }
 
-    /// Adds a tick of the paging.
+    /// Adds a paging tick.
     pub fn add_paging(&mut self, tick: &PagingTick) {
         add(&mut self.planned_pages, tick.ordered_pages);
         self.add_refusals(&tick.refusals);
@@ -236,7 +232,7 @@ impl Totals {
     }
 }
 
-/// Adds to a sum, which stays at the end of its range when a counter has gone mad.
+/// Adds to a sum; saturates if a counter has gone mad.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }

@@ -1,16 +1,14 @@
-//! Setting a thread's affinity, with the thread's identity checked before and after and the mask
-//! read back.
+//! Setting a thread's affinity: checks the thread's identity before and after, and reads the mask back.
 //!
-//! A thread's number may be used again after it has ended. The kernel offers no way to set the
-//! affinity of a thread by anything but its number, so the start time is compared before and after;
-//! between the two, the number would have to come round the whole of `pid_max`.
+//! A thread's number may be reused after it has ended. The kernel can set an affinity only by thread number, so the
+//! start time is compared before and after; in between, the number would have to come round the whole of `pid_max`.
 
 use numaherd_topology::CpuSet;
 use numaherd_world::{AffinityResult, ThreadId};
 
 use crate::kernel::{Errno, Kernel};
 
-/// How often a mask is set that the kernel refuses because the cpuset changes meanwhile (chosen here).
+/// How often to set a mask that the kernel refuses because the cpuset changes meanwhile (chosen here).
 const MOST_TRIES: u32 = 8;
 
 /// Gives a thread these CPUs.
@@ -42,8 +40,9 @@ pub(crate) fn set(kernel: &dyn Kernel, thread: ThreadId, cpus: &CpuSet) -> Affin
     }
 }
 
-/// Sets a mask. Where the cpuset is narrowed during the call, Linux sets the former mask again and answers `EINVAL`, though
-/// CPUs of the mask are left (`__sched_setaffinity` in kernel/sched/syscalls.c, since 6.2): then it is set once more.
+/// Sets a mask. If the cpuset is narrowed during the call, Linux restores the former mask and answers `EINVAL`,
+/// although CPUs of the mask are left (`__sched_setaffinity` in kernel/sched/syscalls.c, since 6.2): then it is set
+/// again.
 fn set_unless_refused(kernel: &dyn Kernel, tid: u32, cpus: &CpuSet) -> Result<(), Errno> {
     for _ in 1..MOST_TRIES {
         match kernel.set_affinity(tid, cpus) {

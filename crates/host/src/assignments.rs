@@ -1,13 +1,12 @@
-//! Which masks are ours: what tells a thread that this program has placed from one whose user did.
+//! Which masks are ours: tells threads placed by this program from threads placed by their user.
 //!
-//! A thread that was given a mask hands it on to the threads and processes that it starts. Such
-//! a mask is ours too, although no order named the new thread: it counts as assigned to the core of
-//! the one it came from, which is where it runs. A thread that was there before the mask was given has it from
-//! somebody else, and so has one that is seen with it only later in its life.
+//! The threads and processes that a thread starts inherit its mask. An inherited mask of ours is ours too,
+//! although no order named the new thread: it counts as assigned to the core of its origin, which is where it
+//! runs. A thread that was there before the mask was given has it from someone else, and so has a thread that is
+//! seen with it only later in its life.
 //!
-//! A thread whose user set its mask stays *pinned* when it is given one of ours instead: its user cares
-//! where it runs (`taskset` and `numactl` in BRM §4.3), until its mask is opened wide. Pinning is
-//! inherited with the mask.
+//! A thread whose user set its mask stays *pinned* when it is given one of ours: its user cares where it runs
+//! (`taskset` and `numactl` in BRM §4.3), until its mask is opened wide. The mask's heirs inherit the pinning.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,18 +20,18 @@ struct Assignment {
     cpus: Arc<CpuSet>,
     /// Whether a thread that has it was pinned before, all of them where several got it.
     pinned: bool,
-    /// When it was first given in its process, on the clock of births.
+    /// When its process was first given it, on the clock of births.
     since: u64,
 }
 
-/// Whose mask a thread has.
+/// Who set a thread's mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It may run on all that its cpuset has: nobody's.
+    /// No one: it may run on all of its cpuset.
     Nobody,
     /// Ours, with the core that the order named.
     Ours(Option<CpuId>),
-    /// Its user's, or some other program's.
+    /// Its user, or some other program.
     Foreign,
 }
 
@@ -40,14 +39,14 @@ pub(crate) enum Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Assignments {
     by_thread: HashMap<ThreadId, Assignment>,
-    /// Masks given to any thread of a process, also after the thread has ended.
+    /// Masks given to threads of a process, kept after a thread has ended.
     by_process: HashMap<u32, Vec<Assignment>>,
     /// Threads whose mask is, or was before ours, their user's.
     pinned: HashSet<ThreadId>,
 }
 
 impl Assignments {
-    /// Whether the thread's mask is its user's, or was before it was given ours.
+    /// Whether the thread's mask is its user's, or was before it was ours.
     pub(crate) fn is_pinned(&self, thread: ThreadId) -> bool {
         self.pinned.contains(&thread)
     }
@@ -84,8 +83,7 @@ impl Assignments {
         self.by_thread.insert(thread, assignment);
     }
 
-    /// Whose the mask of a thread is. A mask that came by inheritance is taken over when the thread is seen first
-    /// (`is_new`).
+    /// Who set the mask of a thread. An inherited mask is recognized when the thread is first seen (`is_new`).
     pub(crate) fn owner(
         &mut self,
         thread: ThreadId,
@@ -95,14 +93,14 @@ impl Assignments {
         cpuset: &CpuSet,
         is_new: bool,
     ) -> Owner {
-        // One of which the cpuset has left nothing names no core that still counts.
+        // A mask that has no CPU of the cpuset names no core that still counts.
         let same = |given: &CpuSet| {
             given == &**mask || given.intersects(cpuset) && is_mask(mask, given, cpuset)
         };
         let own = self.by_thread.get(&thread);
         let own = own.map(|own| same(&own.cpus).then_some(own.core));
         let owner = match own {
-            // An order may give a thread all it can have; then the core still counts.
+            // An order may give a thread all its CPUs; the core still counts.
             Some(Some(core)) => Owner::Ours(core),
             _ if cpuset.is_subset(mask) => {
                 self.by_thread.remove(&thread);
@@ -120,7 +118,7 @@ impl Assignments {
         owner
     }
 
-    /// The owner of a mask that the thread was not given itself: ours, where it came by inheritance.
+    /// The owner of a mask that no order gave the thread: ours, if it was inherited.
     fn inherit(
         &mut self,
         thread: ThreadId,
@@ -149,7 +147,7 @@ impl Assignments {
         Owner::Ours(core)
     }
 
-    /// Forgets threads and processes that are no longer there.
+    /// Forgets threads and processes that have ended.
     pub(crate) fn retain(
         &mut self,
         thread: impl Fn(ThreadId) -> bool,
@@ -185,7 +183,7 @@ mod tests {
         assignments
     }
 
-    /// Gives a thread of process 5 a mask, when all threads of these tests are there or about to start.
+    /// Gives a thread of process 5 a mask, when all threads of these tests exist or are about to start.
     fn give(assignments: &mut Assignments, id: u32, core: Option<u32>, mask: &str) {
         assignments.give(thread(id), Some(5), core.map(CpuId), &cpus(mask), 50);
     }
@@ -240,7 +238,7 @@ mod tests {
         assert_eq!(of_old, Owner::Foreign);
         let of_later = assignments.owner(thread(51), PROCESS, 1, &mask, &cpus("0-7"), false);
         assert_eq!(of_later, Owner::Foreign);
-        // Nor do those have anything of ours that they start.
+        // Nor do threads that they start have a mask of ours.
         let grandchild = ProcessId { pid: 7, born: 70 };
         let inherited = assignments.owner(thread(7), grandchild, 6, &mask, &cpus("0-7"), true);
         assert_eq!(inherited, Owner::Foreign);

@@ -1,21 +1,21 @@
-//! How many pages to give the kernel in one call, learnt from what the last calls took.
+//! How many pages to give the kernel in one call, learned from the times of past calls.
 
 use crate::options::PageOptions;
 
-/// Base pages that the kernel takes away at once (since Linux 6.3).
+/// Base pages that the kernel unmaps at once (since Linux 6.3).
 pub(crate) const KERNEL_BATCH: usize = 512;
-/// What the time of one batch weighs against the next one's in [`Pace`].
+/// The weight of one batch's time against the next one's in [`Pace`].
 const DECAY: f64 = 0.8;
 
-/// How many of a kind fit the pause target: a line through the times of the last batches, whose
-/// slope is the time of each page and whose height the cost of a call (the kernel empties its
-/// per-CPU page lists on all CPUs first).
+/// How many of a kind fit the time targets: a line through the times of the last batches, whose
+/// slope is the time per page and whose height is the cost of a call (the kernel first empties the
+/// per-CPU page lists of all CPUs).
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// How many to give the kernel in the next call.
     pub(crate) batch: usize,
     most: usize,
-    /// How many the kernel takes away at once.
+    /// How many the kernel unmaps at once.
     at_once: usize,
     // Decayed sums of 1, count, time, count², count · time.
     batches: f64,
@@ -40,7 +40,7 @@ impl Pace {
         }
     }
 
-    /// The longest that a page can have been away in a call of so many that took so long.
+    /// The longest a page can have been unmapped in a call of this size and time.
     pub(crate) fn away_ns(&self, took_ns: u64, count: usize) -> u64 {
         let at_once = self.at_once.min(count) as u128;
         let away = u128::from(took_ns) * at_once / count.max(1) as u128;
@@ -73,8 +73,8 @@ impl Pace {
         };
         let fixed = (mean_time - slope * mean_count).max(0.0);
         let fitting = (target - fixed).max(0.25 * target) / slope;
-        // Shrinks at once, grows by doubling and only after a full batch: one quick batch is no
-        // promise. What has just taken too long is not tried again, whatever the line says.
+        // Shrinks at once; grows by doubling, and only after a full batch: one quick batch is no
+        // proof. A size that just took too long is not tried again, whatever the line says.
         let tried = if time > target {
             count * target / time
         } else {

@@ -1,5 +1,5 @@
-//! How often the kernel moves threads of a cgroup to another CPU: a software event of perf, so that threads that end are
-//! counted, too.
+//! How often the kernel moves threads of a cgroup to another CPU: a software event of perf, which also counts threads
+//! that end.
 //!
 //! Source: include/uapi/linux/perf_event.h (`PERF_FLAG_PID_CGROUP`, `PERF_COUNT_SW_CPU_MIGRATIONS`).
 
@@ -18,10 +18,10 @@ const CPU_MIGRATIONS: u64 = 4;
 pub struct CgroupMoves(Vec<OwnedFd>);
 
 impl CgroupMoves {
-    /// Counts from now on, for all threads of the cgroup with this folder and of those below it, on these CPUs.
+    /// Counts from now on, for all threads of the cgroup with this folder and below it, on these CPUs.
     ///
     /// # Errors
-    /// As `perf_event_open(2)`: `EBADF` where the folder is no cgroup's.
+    /// As `perf_event_open(2)`: `EBADF` if the folder is not a cgroup's.
     pub fn count(folder: &Path, cpus: impl IntoIterator<Item = u32>) -> io::Result<Self> {
         let cgroup = File::open(folder)?;
         let moves = Attribute {

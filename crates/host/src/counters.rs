@@ -1,15 +1,13 @@
-//! Hardware counters of each thread: one group per thread, read with one call a tick, and another one
-//! for the uncore penalty where a policy needs it.
+//! Hardware counters of each thread: one group per thread, read with one call per tick, and another one for the uncore
+//! penalty if a policy needs it.
 //!
-//! All events of a group count together or not at all, so their ratios hold even when the kernel
-//! shares the counters out in turns (multiplexing); counts are then scaled by enabled / running
-//! time of the interval, and the share says how much was really counted. Groups are not inherited:
-//! a new thread is found by the scan and gets its own.
+//! All events of a group count together or not at all, so that their ratios hold even while the kernel shares the
+//! counters in turns (multiplexing). Counts are then scaled by the interval's enabled / running time, and the share
+//! says how much was really counted. Groups are not inherited: the scan finds a new thread, which gets its own.
 //!
-//! Why the penalty's events are a group of their own: with the others they would be more than the
-//! four counters that a thread of an Intel core with SMT has, and a group that does not fit never
-//! counts. Cycles with a request outstanding and requests are in one group, so their quotient is of
-//! the same moments; the groups take turns where both do not fit.
+//! The penalty's events are a separate group because all together would be more than the four counters that a thread of
+//! an Intel core with SMT has, and a group that does not fit never counts. Cycles with a request outstanding and
+//! requests are in one group, so their quotient covers the same moments; the groups take turns where both do not fit.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,8 +26,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The share of the time since a reading before that a group of so many events had its turn;
-    /// `None` where it had none.
+    /// The share of the time since an earlier reading in which a group of this many events counted; `None` if it was
+    /// none.
     pub(crate) fn turn_since(&self, before: &Self, events: usize) -> Option<f64> {
         let enabled = self.enabled.checked_sub(before.enabled)?;
         let running = self.running.checked_sub(before.running)?;
@@ -48,7 +46,7 @@ impl Reading {
     }
 }
 
-/// A count over a part of the time, scaled to all of it.
+/// Scales a count over part of the time to all of it.
 fn scale(counted: u64, enabled: u64, running: u64) -> u64 {
     if running >= enabled {
         return counted;
@@ -57,7 +55,7 @@ fn scale(counted: u64, enabled: u64, running: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Understands what `read` gave (`struct read_format` of a group); `None` when it is cut short.
+/// Parses what `read` returned (`struct read_format` of a group); `None` if it is cut short.
 pub(crate) fn parse_group(bytes: &[u8]) -> Option<Reading> {
     let mut numbers = bytes
         .as_chunks::<8>()
@@ -83,7 +81,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Opens a group on a thread, 0 for the calling one.
+    /// Opens a group on a thread; 0 is the calling one.
     pub(crate) fn open(
         kernel: &dyn Kernel,
         attributes: &[Attribute],
@@ -101,7 +99,7 @@ impl Group {
         })
     }
 
-    /// Reads it: the reading before this one, and this one.
+    /// Reads it; returns the previous reading and this one.
     pub(crate) fn read(&mut self, buffer: &mut Vec<u8>) -> Option<(Reading, &Reading)> {
         // The number of events, two times, and a value for each event.
         buffer.resize((3 + self.events.len()) * 8, 0);
@@ -116,7 +114,7 @@ impl Group {
 #[derive(Debug)]
 struct Groups {
     main: Group,
-    /// Where a policy needs it.
+    /// If a policy needs it.
     uncore: Option<Group>,
 }
 
@@ -127,11 +125,11 @@ pub(crate) struct Counters {
     /// Whether the uncore penalty is counted.
     with_uncore: bool,
     groups: HashMap<ThreadId, Groups>,
-    /// An event of this thread, which is open for as long as threads may be counted. Without any, the kernel stops
-    /// counting threads, and the next one waits for that to begin again: 20 ms where HZ is 250 (6.12).
+    /// An event of this thread, open for as long as threads may be counted. Without any, the kernel stops counting
+    /// threads, and the next one waits for that to begin again: 20 ms where HZ is 250 (6.12).
     _own: Option<OwnedFd>,
     buffer: Vec<u8>,
-    /// Threads that could not be given counters in this tick, by what the kernel said.
+    /// Threads that got no counters in this tick, by error.
     refused: HashMap<Errno, usize>,
     /// Threads that ran in this tick while their counters had no turn.
     without_turn: usize,
@@ -151,8 +149,8 @@ impl Counters {
         }
     }
 
-    /// Counts the uncore penalty from now on, or no longer. Threads that sleep are not read, and may be busy in the
-    /// next interval: they are given its counters now.
+    /// Counts the uncore penalty from now on, or no longer. Sleeping threads are not read, but may be busy in the next
+    /// interval: they get its counters now.
     pub(crate) fn count_uncore(&mut self, kernel: &dyn Kernel, wanted: bool) {
         self.with_uncore = wanted && self.choice.uncore.is_ok();
         let uncore = self.choice.uncore.as_ref().ok();
@@ -160,14 +158,14 @@ impl Counters {
         for (thread, groups) in &mut self.groups {
             groups.uncore = match (groups.uncore.take(), uncore) {
                 (Some(open), Some(_)) => Some(open),
-                // What is refused is tried again when the thread is read.
+                // A refused group is tried again when the thread is read.
                 (None, Some(group)) => Group::open(kernel, &group.attributes, thread.tid).ok(),
                 (_, None) => None,
             };
         }
     }
 
-    /// Whether a thread is to be read: it has run, or has no counters yet and may run at any time. Most of the kernel's
+    /// Whether to read a thread: it has run, or has no counters yet and may run at any time, which most of the kernel's
     /// own threads never do.
     pub(crate) fn wants(&self, thread: &Thread) -> bool {
         let is_kernels = thread.unmanaged == Some(Unmanaged::KernelThread);
@@ -177,7 +175,7 @@ impl Counters {
     /// The counts of a thread since the last call for it; `None` at first sight, or when it did not
     /// run or had no turn.
     pub(crate) fn read(&mut self, kernel: &dyn Kernel, thread: ThreadId) -> Option<Counts> {
-        // What is refused is tried again in the next tick.
+        // A refused group is tried again in the next tick.
         let mut open = |group: &event_choice::Group| {
             Group::open(kernel, &group.attributes, thread.tid)
                 .inspect_err(|&errno| *self.refused.entry(errno).or_default() += 1)
@@ -212,7 +210,7 @@ impl Counters {
         })
     }
 
-    /// Forgets threads that are no longer there, and says what went wrong in this tick.
+    /// Forgets threads that have ended, and returns what went wrong in this tick.
     pub(crate) fn end_tick(&mut self, alive: impl Fn(ThreadId) -> bool) -> Vec<String> {
         self.groups.retain(|thread, _| alive(*thread));
         let mut gaps: Vec<String> = self
@@ -260,7 +258,7 @@ mod tests {
         event_choice::choose(kernel, root, EventTable::built_in(), &processor, &reasons).unwrap()
     }
 
-    /// A group file as the kernel would answer it.
+    /// A group file as the kernel would return it.
     fn group(enabled: u64, running: u64, values: &[u64]) -> Vec<u8> {
         [values.len() as u64, enabled, running]
             .iter()
@@ -338,7 +336,7 @@ mod tests {
         assert!(!counters.wants(&thread), "it has counters, and has not run");
     }
 
-    /// A file that holds what a group's leader would answer, one answer after the other.
+    /// A file that holds a group leader's answers, one after the other.
     fn answers(groups: &[Vec<u8>]) -> OwnedFd {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&groups.concat()).unwrap();

@@ -1,11 +1,11 @@
-//! Which CPUs a thread's cgroup lets it have: cpusets of both cgroup versions.
+//! Which CPUs a thread's cgroup allows: cpusets of both cgroup versions.
 //!
-//! The kernel keeps every thread to its cpuset whatever anyone orders; this is only how the program
-//! knows beforehand. A cgroup without the controller has its parent's CPUs.
+//! The kernel keeps every thread to its cpuset whatever anyone orders; this only lets the program know beforehand. A
+//! cgroup without the controller has its parent's CPUs.
 //!
-//! Linux tells the CPUs of a cpuset that changes before it has set the masks of its threads anew, one by one
-//! (`update_cpumasks_hier` in kernel/cgroup/cpuset.c): a mask that is read then need not be what is left of one in the cpuset.
-//! It may be what was left in the one of shortly before ([`Cpusets::earlier`]).
+//! Linux shows a cpuset's new CPUs before it has set the masks of its threads anew, one by one (`update_cpumasks_hier`
+//! in kernel/cgroup/cpuset.c): a mask read in between need not be what this cpuset leaves of one. It may be what the
+//! previous cpuset left of it ([`Cpusets::earlier`]).
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use numaherd_topology::CpuSet;
 use crate::files::Root;
 use crate::proc::cgroup::{Cgroups, Mounts, mounts, parse};
 
-/// For how long in ns the CPUs of a cpuset are taken for those that it has, where that matters (chosen here: far shorter than
-/// anyone leaves a cpuset as it is).
+/// How long in ns the CPUs read for a cpuset count as current, where that matters (chosen here: far shorter than anyone
+/// leaves a cpuset unchanged).
 const FRESH_NS: u64 = 1_000_000;
 
-/// For how long in ns a mask may be what was left of one in a cpuset of before (chosen here: the kernel is through with some
-/// ten thousand threads by then).
+/// How long in ns a mask may be what a former cpuset left of one (chosen here: the kernel is through with some ten
+/// thousand threads by then).
 const EARLIER_NS: u64 = 1_000_000_000;
 
-/// How many cpusets of before are kept (chosen here).
+/// How many former cpusets are kept (chosen here).
 const MOST_EARLIER: usize = 16;
 
-/// A cpuset seen before; the number stays the same while the program runs.
+/// A known cpuset; its number stays the same while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpusetNumber(usize);
 
@@ -48,9 +48,9 @@ struct KnownCpuset {
     cpuset: Option<String>,
     cpus: Arc<CpuSet>,
     read_in: Option<u64>,
-    /// The scan in which its CPUs were others than before.
+    /// The latest scan that found its CPUs changed.
     changed_in: Option<u64>,
-    /// Its CPUs of before, with when others were found.
+    /// Its former CPUs, with when a change was found.
     earlier: Vec<(Arc<CpuSet>, u64)>,
 }
 
@@ -93,7 +93,7 @@ impl Cpusets {
         }
     }
 
-    /// What a cpuset had shortly before, if anything else.
+    /// What a cpuset had shortly before, if that differs.
     pub(crate) fn earlier(&self, number: CpusetNumber) -> Vec<CpuSet> {
         let is_recent = |until_ns: u64| self.now_ns.saturating_sub(until_ns) < EARLIER_NS;
         let earlier = self.known[number.0].earlier.iter();
@@ -101,25 +101,25 @@ impl Cpusets {
         recent.map(|(cpus, _)| (**cpus).clone()).collect()
     }
 
-    /// The cpuset of the thread with this folder of /proc.
+    /// The cpuset of the thread with this folder in /proc.
     pub(crate) fn number_of(&mut self, folder: &str) -> CpusetNumber {
         let text = self.root.read(&format!("{folder}/cgroup"));
         self.number(&text.map(|text| parse(&text)).unwrap_or_default())
     }
 
-    /// How often a cpuset that had been read before was found with other CPUs.
+    /// How often a known cpuset was found with other CPUs.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether its CPUs have changed since the scan before the last.
+    /// Whether its CPUs changed in this scan or the one before.
     pub(crate) fn has_changed(&mut self, number: CpusetNumber) -> bool {
         self.cpus(number);
         let changed_in = self.known[number.0].changed_in;
         changed_in.is_some_and(|changed_in| self.scan - changed_in < 2)
     }
 
-    /// The number of the cpuset that these cgroups have.
+    /// The number of the cpuset of these cgroups.
     pub(crate) fn number(&mut self, cgroups: &Cgroups) -> CpusetNumber {
         let same = |known: &KnownCpuset| {
             known.unified == cgroups.unified && known.cpuset == cgroups.cpuset
@@ -169,7 +169,7 @@ impl Cpusets {
     fn read(&self, known: &KnownCpuset) -> Option<CpuSet> {
         let one = |mount: &Option<String>, path: &Option<String>, file: &str| {
             let mount = mount.as_deref()?;
-            // A path outside the reader's own cgroup namespace cannot be looked up.
+            // A path outside the reader's cgroup namespace cannot be looked up.
             let mut path = path.as_deref().filter(|path| !path.contains("/.."))?;
             loop {
                 path = path.trim_end_matches('/');

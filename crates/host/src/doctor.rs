@@ -1,4 +1,4 @@
-//! What this machine offers, what is missing and what would help, and who else steers threads or
+//! What this machine offers, what is missing, what would help, and what else steers threads or
 //! pages: as data, which the program prints.
 
 mod events;
@@ -42,16 +42,16 @@ pub enum Verdict {
     Bad,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at, as a short name that stays the same.
+    /// What was checked, as a short and stable name.
     pub subject: String,
     /// How it is.
     pub verdict: Verdict,
     /// What was found, in one sentence.
     pub found: String,
-    /// What would help; `None` where nothing needs help.
+    /// What would help; `None` if nothing needs help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -59,13 +59,13 @@ pub struct Finding {
 /// What this machine offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Doctor {
-    /// The kernel's release; `None` where the tree does not say.
+    /// The kernel's release; `None` if the tree does not say.
     pub kernel: Option<String>,
-    /// The processor's name; empty where the tree does not say.
+    /// The processor's name; empty if the tree does not say.
     pub processor: String,
-    /// Whether it is a virtual machine.
+    /// Whether the machine is virtual.
     pub virtual_machine: bool,
-    /// Nodes with memory, and CPUs that are online.
+    /// Its nodes, memory domains and online CPUs.
     pub shape: String,
     /// Nodes with memory.
     pub nodes: usize,
@@ -73,7 +73,7 @@ pub struct Doctor {
     pub domains: usize,
     /// Each signal, measured or missing, in the order of [`numaherd_world::Signal::ALL`].
     pub signals: Vec<SignalReport>,
-    /// The events that are counted here, each tried.
+    /// The events counted here, each tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<EventCheck>,
     /// Rights, limits and the kernel's abilities.
@@ -82,7 +82,7 @@ pub struct Doctor {
     pub others: Vec<Finding>,
 }
 
-/// Looks at the machine (root `/`) or at a captured tree. On the machine the events are tried on a
+/// Examines the machine (root `/`) or a captured tree. On the machine, it tries the events on a
 /// walk over memory, which takes some hundredths of a second.
 pub fn doctor(root: &Path, topology: &Topology, events: &EventTable) -> Doctor {
     let files = Root::new(root);
@@ -91,7 +91,7 @@ pub fn doctor(root: &Path, topology: &Topology, events: &EventTable) -> Doctor {
     examine(&files, topology, &*of_root(&files), events, load)
 }
 
-/// What can be measured on the machine or in a captured tree, and nothing else of the doctor's.
+/// Only the doctor's signals: what can be measured on the machine or in a captured tree.
 pub fn signals(root: &Path, topology: &Topology, events: &EventTable) -> Vec<SignalReport> {
     let files = Root::new(root);
     let kernel = of_root(&files);
@@ -292,13 +292,13 @@ fn ways(state: &State, has_program: bool) -> Finding {
     )
 }
 
-/// Whether there is a program of this name where `PATH` leads.
+/// Whether `PATH` has a program of this name.
 fn on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Whether the kernel says where pages are, which is half of moving them: one of this program's own.
+/// Whether the kernel says where pages are, which is half of moving them; tried on one of our own.
 fn moving(kernel: &dyn Kernel) -> Finding {
     let here = 0_u8;
     let address = std::ptr::from_ref(&here).addr() as u64;

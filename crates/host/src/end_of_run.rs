@@ -1,4 +1,4 @@
-//! When the live world ends: someone asks, or the processes that were watched by number have ended.
+//! When the live world ends: on request, or when the processes watched by number have ended.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::kernel::can_be_read;
 use crate::options::Selection;
 use crate::stop::{Stop, WakeEvent};
 
-/// The processes that the world ends with; none for one that goes on until it is stopped.
+/// The processes that the world ends with; none for a world that runs until stopped.
 #[derive(Debug)]
 pub(crate) struct Ending {
     processes: Vec<OwnedFd>,
@@ -48,7 +48,7 @@ impl Ending {
         Ok(Self { processes })
     }
 
-    /// Waits for an interval, or until it is woken, where there is a waker.
+    /// Waits for an interval, or until it is woken, if there is a waker.
     pub(crate) fn run_for(
         &self,
         stop: &Stop,

@@ -1,5 +1,5 @@
-//! Why a host cannot be had at all. What fails on single threads, pages or events is no error of
-//! this kind: it is a gap in a snapshot, an outcome, or a missing signal.
+//! Why a host is unavailable as a whole. A failure on a single thread, page or event is no such
+//! error: it is a gap in a snapshot, an outcome, or a missing signal.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use crate::files::Root;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// A file that every Linux has could not be read.
+    /// A file that every Linux has cannot be read.
     #[error("cannot read {path}: {source}; {remedy}")]
     Read {
-        /// Which file, under its root.
+        /// The file, under its root.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
         /// What to do.
         remedy: &'static str,
@@ -27,7 +27,7 @@ pub enum HostError {
     /// A file does not say what it should.
     #[error("cannot understand {path}: {reason}; is it from another kernel?")]
     Format {
-        /// Which file, under its root.
+        /// The file, under its root.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -35,27 +35,27 @@ pub enum HostError {
     /// A selected process does not exist.
     #[error("cannot watch process {pid}: there is no such process; it may have ended")]
     NoSuchProcess {
-        /// The number asked for.
+        /// The requested number.
         pid: u32,
     },
-    /// A user is not known.
+    /// A user is unknown.
     #[error("cannot watch user {name:?}: {path} does not name it; give the number instead")]
     NoSuchUser {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// Where it was looked up.
         path: PathBuf,
     },
-    /// The kernel gave no descriptor to be woken by.
+    /// The kernel gave no event descriptor.
     #[error("cannot make an event descriptor: {errno}; raise the limit of open files (ulimit -n)")]
     Wake {
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// A file of events cannot be read, or is wrong.
+    /// A file of events is unreadable or wrong.
     #[error("{0}; the events that come with numaherd (data/events) are examples")]
     Events(#[from] FileError),
-    /// The agent in a guest cannot tell its host anything.
+    /// The agent in a guest cannot reach its host.
     #[error("cannot reach the host through {path}: {reason}; {remedy}")]
     AgentPort {
         /// The port.
@@ -82,13 +82,13 @@ pub enum HostError {
     /// The kernel gave no thread.
     #[error("cannot start a thread: {source}; raise the limit of processes (ulimit -u)")]
     Thread {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl HostError {
-    /// The error of a file under a root that cannot be read.
+    /// The error for an unreadable file under a root.
     pub(crate) fn read(
         root: &Root,
         path: &str,

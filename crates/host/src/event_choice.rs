@@ -1,5 +1,5 @@
-//! Which events this machine lets us count: the first set of the table that is of this machine and
-//! can be opened, and what can be said of the signals that come of it.
+//! Which events this machine lets us count: the first set of the table that applies to this machine
+//! and can be opened, and what it says about the signals.
 //!
 //! Tried on the calling thread, each group as a whole: what opens alone may not fit the counters
 //! together.
@@ -24,7 +24,7 @@ const READ_FORMAT: u64 = 1 | 2 | 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) set: Arc<CounterSet>,
-    /// The group that every thread gets: instructions, lines…, then what could be had of prefetches,
+    /// The group that every thread gets: instructions, lines…, then what is available of prefetches,
     /// the split and cycles.
     pub(crate) main: Group,
     /// The group of the uncore penalty: busy cycles, requests…; or why there is none.
@@ -35,9 +35,9 @@ pub(crate) struct Choice {
 /// Events that are counted together, the leader first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
-    /// The place of each event in [`CounterSet::events`].
+    /// The index of each event in [`CounterSet::events`].
     pub(crate) places: Vec<usize>,
-    /// What each is for.
+    /// The role of each.
     roles: Vec<Role>,
     /// What the kernel is asked for.
     pub(crate) attributes: Vec<Attribute>,
@@ -49,7 +49,7 @@ impl Group {
         self.roles.contains(&role)
     }
 
-    /// Adds an event of another group, if that has one with this role.
+    /// Adds another group's event with this role, if it has one.
     pub(crate) fn add_from(&mut self, other: &Self, role: Role) {
         if let Some(at) = other.roles.iter().position(|of| *of == role) {
             self.push(other.places[at], role, other.attributes[at]);
@@ -62,14 +62,14 @@ impl Group {
         self.attributes.push(attribute);
     }
 
-    /// Takes the last event out again.
+    /// Removes the last event.
     pub(crate) fn pop(&mut self) {
         self.places.pop();
         self.roles.pop();
         self.attributes.pop();
     }
 
-    /// What the events with a role counted between two readings, added up; `None` where the group has
+    /// The sum of what the events with a role counted between two readings; `None` if the group has
     /// no such event.
     fn counted(&self, role: Role, before: &Reading, now: &Reading) -> Option<u64> {
         let places = (0..self.roles.len()).filter(|&at| self.roles[at] == role);
@@ -81,7 +81,7 @@ impl Group {
 /// Finds the best set of events that this machine lets us count.
 ///
 /// # Errors
-/// Why none can be counted: the refusal of the most fitting set that was tried.
+/// Why none can be counted: the refusal of the best-fitting set that was tried.
 pub(crate) fn choose(
     kernel: &dyn Kernel,
     root: &Root,
@@ -112,7 +112,7 @@ pub(crate) fn choose(
                 Err((event, errno)) => {
                     let refusal = reasons.counters(&event, errno);
                     first_refusal.get_or_insert(refusal);
-                    // Only a lack of permission is helped by asking for less.
+                    // Only a lack of permission is cured by asking for less.
                     if !matches!(errno, Errno::ACCESS | Errno::PERM) {
                         break;
                     }
@@ -128,7 +128,7 @@ pub(crate) fn choose(
     }))
 }
 
-/// The sets that are of this machine, in the order in which they are tried.
+/// The sets that apply to this machine, in the order of trial.
 pub(crate) fn sets_of<'t>(
     table: &'t EventTable,
     root: &Root,
@@ -143,7 +143,7 @@ pub(crate) fn sets_of<'t>(
 /// What to ask the kernel for.
 ///
 /// # Errors
-/// `ENOENT` where the machine has no event of that name.
+/// `ENOENT` if the machine has no event of that name.
 pub(crate) fn attribute(root: &Root, event: &Event, user_only: bool) -> Result<Attribute, Errno> {
     let mut attribute = match event {
         Event::Coded {
@@ -179,7 +179,7 @@ struct Trial<'k> {
 }
 
 impl Trial<'_> {
-    /// Adds the event at a place of the set to the group; where it is refused, its label and why.
+    /// Adds the event at a place of the set to the group; the error is its label and the reason.
     fn add(&mut self, place: usize) -> Result<(), (String, Errno)> {
         let (role, event) = &self.set.events[place];
         let named = |errno| (event.label(), errno);
@@ -199,7 +199,7 @@ impl Trial<'_> {
                 Role::Prefetches | Role::Cycles | Role::Local | Role::Both => {
                     let _ = self.add(place);
                 }
-                // Of no use without its counterpart, nor that without it.
+                // Each is useless without the other.
                 Role::Remote if self.group.has(Role::Local) || self.group.has(Role::Both) => {
                     if self.add(place).is_err() {
                         self.open.pop();
@@ -229,7 +229,7 @@ impl Trial<'_> {
 }
 
 impl Choice {
-    /// What can be said of the miss rate.
+    /// What it says about the miss rate.
     pub(crate) fn miss_rate(&self) -> SignalReport {
         let mut events = self.set.labels(Role::Lines);
         let prefetches = self.set.labels(Role::Prefetches);
@@ -242,7 +242,7 @@ impl Choice {
         self.report(Signal::MissRate, &events.join(" + "), caveats)
     }
 
-    /// What can be said of local and remote lines.
+    /// What it says about local and remote lines.
     pub(crate) fn local_remote(&self) -> SignalReport {
         if !self.main.has(Role::Remote) {
             let name = &self.set.name;
@@ -262,7 +262,7 @@ impl Choice {
         self.report(Signal::LocalRemote, &source, caveats)
     }
 
-    /// What can be said of the uncore penalty.
+    /// What it says about the uncore penalty.
     pub(crate) fn uncore_penalty(&self) -> SignalReport {
         if let Err(refusal) = &self.uncore {
             return refusal.of(Signal::UncorePenalty);
@@ -289,8 +289,8 @@ impl Choice {
         SignalReport::measured(signal, format!("{source} ({})", self.set.name), caveat)
     }
 
-    /// What the group of every thread counted between two readings, without the uncore penalty;
-    /// `None` where it had no turn in between.
+    /// What every thread's group counted between two readings, without the uncore penalty; `None` if
+    /// it had no turn in between.
     pub(crate) fn counts(&self, before: &Reading, now: &Reading) -> Option<Counts> {
         let counted_share = now.turn_since(before, self.main.attributes.len())?;
         let counted = |role| self.main.counted(role, before, now);
@@ -308,8 +308,8 @@ impl Choice {
         })
     }
 
-    /// Cycles with a request outstanding, and requests, between two readings of the group of the
-    /// uncore penalty; `None` where it had no turn in between.
+    /// Cycles with a request outstanding, and requests, between two readings of the uncore penalty's
+    /// group; `None` if it had no turn in between.
     pub(crate) fn uncore_counts(&self, before: &Reading, now: &Reading) -> Option<(u64, u64)> {
         let group = self.uncore.as_ref().ok()?;
         now.turn_since(before, group.attributes.len())?;

@@ -1,9 +1,8 @@
-//! Which events count instructions, cycles, lines from memory, where those came from, and requests
-//! to the uncore: one set per kind of machine, the best one first. Data only; [`crate::event_choice`]
-//! tries them in order.
+//! Which events count instructions, cycles, lines from memory, their origin, and requests to the uncore: one set per
+//! kind of machine, the best one first. Data only; [`crate::event_choice`] tries them in order.
 //!
-//! The sets are files: `data/events/*.toml` are built in, and a user's own file of the same form is
-//! tried before them ([`EventTable::before`]).
+//! The sets are files: `data/events/*.toml` are built in, and a user's file of the same form is tried before them
+//! ([`EventTable::before`]).
 //!
 //! ```toml
 //! [[set]]
@@ -31,10 +30,9 @@
 //! # missing = "why there is none", remedy = "what would help"
 //! ```
 //!
-//! An event is a code of the processor (`event`, and where they are needed `umask`, `cmask`, `edge`,
-//! `inv`, `config1`), one that the kernel names for all processors (`kernel = "cache-misses"`), or
-//! one that a PMU names in sysfs (`pmu = "lab", name = "llc_miss"`). `counters` are the only ones
-//! that can count it, for messages: the kernel knows them itself.
+//! An event is a code of the processor (`event`, with `umask`, `cmask`, `edge`, `inv`, `config1` as needed), one that
+//! the kernel names for all processors (`kernel = "cache-misses"`), or one that a PMU names in sysfs (`pmu = "lab",
+//! name = "llc_miss"`). `counters` lists the only ones that can count it, for messages: the kernel knows them itself.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -52,7 +50,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-/// The largest file that is read, in bytes.
+/// The largest accepted file, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 
 macro_rules! embedded {
@@ -61,12 +59,11 @@ macro_rules! embedded {
     };
 }
 
-/// Name and text of each built-in file, in the order in which they are tried; a test holds this list
-/// and the folder equal.
+/// Name and text of each built-in file, in the order of trial; a test holds this list and the folder equal.
 const FILES: &[(&str, &str)] = embedded!["lab", "intel", "amd", "arm", "generic"];
 
-/// The sets of a built-in file. It is read when no set before them can be used: reading all takes longer than everything
-/// else at a start.
+/// The sets of a built-in file. It is parsed only when no earlier set can be used: parsing all takes longer than the
+/// rest of a start.
 fn built_in(file: usize) -> &'static [Arc<CounterSet>] {
     static SETS: [OnceLock<Vec<Arc<CounterSet>>>; FILES.len()] =
         [const { OnceLock::new() }; FILES.len()];
@@ -80,7 +77,6 @@ fn built_in(file: usize) -> &'static [Arc<CounterSet>] {
     })
 }
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// One that the kernel names for every machine, or a code of the processor.
@@ -90,7 +86,7 @@ pub(crate) enum Event {
         kind: u32,
         config: u64,
         config1: u64,
-        /// The only counters that can count it; all where empty.
+        /// The only counters that can count it; empty for all.
         counters: Vec<u32>,
     },
     /// One that a PMU names in sysfs.
@@ -106,7 +102,7 @@ impl Event {
         }
     }
 
-    /// The only counters that can count it; empty where any can.
+    /// The only counters that can count it; empty if any can.
     pub(crate) fn counters(&self) -> &[u32] {
         match self {
             Self::Coded { counters, .. } => counters,
@@ -165,7 +161,7 @@ pub(crate) enum Role {
     Cycles,
     /// Lines from memory: the sum of all events with this role.
     Lines,
-    /// Added to the lines where it can be opened.
+    /// Added to the lines if it can be opened.
     Prefetches,
     Local,
     Remote,
@@ -225,17 +221,17 @@ impl CounterSet {
     }
 }
 
-/// Sets of events by kind of machine, in the order in which they are tried.
+/// Sets of events by kind of machine, in the order of trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventTable {
     /// Those of users' files.
     own: Vec<Arc<CounterSet>>,
-    /// Whether the built-in ones come after them.
+    /// Whether the built-in ones follow.
     has_built_in: bool,
 }
 
 impl EventTable {
-    /// The sets that Numaherd carries with it: every file of `data/events/`.
+    /// The sets built into Numaherd: every file of `data/events/`.
     pub fn built_in() -> &'static Self {
         static BUILT_IN: EventTable = EventTable {
             own: Vec::new(),
@@ -247,7 +243,7 @@ impl EventTable {
     /// Reads a user's file.
     ///
     /// # Errors
-    /// As [`EventTable::parse`], and where the file cannot be read.
+    /// As [`EventTable::parse`], and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, HostError> {
         Self::parse(&files::text(path, LARGEST_FILE)?, path)
     }
@@ -273,7 +269,7 @@ impl EventTable {
         self
     }
 
-    /// The names of the sets, in the order in which they are tried.
+    /// The names of the sets, in the order of trial.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.sets().map(|set| set.name.as_str())
     }

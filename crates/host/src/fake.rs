@@ -21,7 +21,7 @@ pub(crate) fn root() -> (tempfile::TempDir, Root) {
     (folder, root)
 }
 
-/// A thread without a name that sleeps.
+/// A sleeping thread without a name.
 pub(crate) fn thread(process: ProcessId, tid: u32) -> Thread {
     Thread {
         id: ThreadId { tid, born: 1 },
@@ -39,12 +39,12 @@ pub(crate) fn thread(process: ProcessId, tid: u32) -> Thread {
     }
 }
 
-/// A descriptor of nothing in particular.
+/// Some descriptor.
 pub(crate) fn anything() -> OwnedFd {
     tempfile::tempfile().unwrap().into()
 }
 
-/// A processor whose events are known.
+/// A processor with known events.
 pub(crate) fn skylake() -> Processor {
     Processor {
         vendor: "GenuineIntel".into(),
@@ -59,14 +59,14 @@ struct State {
     threads: BTreeMap<u32, (u64, CpuSet)>,
     refuse_affinity: Option<Errno>,
     refuse_next_affinities: (Option<Errno>, u32),
-    /// What passes on the clock in each pause beyond its time.
+    /// Extra time that passes on the clock in each pause.
     slowness_ns: u64,
     pauses: u32,
     narrow_to: Option<CpuSet>,
     hints: BTreeMap<u32, u64>,
     refuse_hints: Option<Errno>,
     reuse_after_set: Option<(u32, u64)>,
-    /// A folder of processes, and a chain of them: by the time that the first is looked at, it has started the second and
+    /// A folder of processes, and a chain of them: by the time the first is looked at, it has started the second and
     /// ended.
     succeed: (PathBuf, VecDeque<u32>),
     /// Page address to node, or to a negative errno.
@@ -87,7 +87,6 @@ struct State {
     ns_per_clock_reading: u64,
 }
 
-/// The kernel.
 #[derive(Debug, Default)]
 pub(crate) struct FakeKernel {
     state: Mutex<State>,
@@ -115,12 +114,12 @@ impl FakeKernel {
         self.with(|state| state.refuse_next_affinities = (Some(errno), calls));
     }
 
-    /// A machine on which so much time passes before whoever pauses goes on.
+    /// Makes every pause last this much longer.
     pub(crate) fn slow(&self, ns: u64) {
         self.with(|state| state.slowness_ns = ns);
     }
 
-    /// A machine on which so much time passes from one reading of the clock to the next.
+    /// Makes this much time pass at each reading of the clock.
     pub(crate) fn ns_per_clock_reading(&self, ns: u64) {
         self.with(|state| state.ns_per_clock_reading = ns);
     }
@@ -138,8 +137,8 @@ impl FakeKernel {
         self.with(|state| state.reuse_after_set = Some((tid, born)));
     }
 
-    /// Each of these processes of one thread, of which the first is there, starts the next one and ends before its mask can
-    /// be read.
+    /// Each of these single-threaded processes, of which the first exists, starts the next one and ends before its mask
+    /// can be read.
     pub(crate) fn succeed(&self, proc: &Path, chain: impl IntoIterator<Item = u32>) {
         let chain = chain.into_iter().collect();
         self.with(|state| state.succeed = (proc.to_owned(), chain));
@@ -178,8 +177,7 @@ impl FakeKernel {
         self.folios(first, count * 512, 512);
     }
 
-    /// Folios of `size` pages each that make up `pages` pages from `first` on; what is left over are
-    /// single pages.
+    /// Folios of `size` pages each that make up `pages` pages from `first` on; the remainder are single pages.
     pub(crate) fn folios(&self, first: u64, pages: u64, size: u64) {
         self.with(|state| {
             let firsts = (0..pages / size).map(|i| ((first + i * size) * 4096, size));
@@ -187,7 +185,7 @@ impl FakeKernel {
         });
     }
 
-    /// Free pages of a node; unlimited where not set.
+    /// Free pages of a node; unlimited if not set.
     pub(crate) fn free(&self, node: i32, pages: u64) {
         self.with(|state| state.free.insert(node, pages));
     }
@@ -213,7 +211,6 @@ impl FakeKernel {
         self.with(|state| state.questions)
     }
 
-    /// Lets time pass.
     pub(crate) fn pass(&self, time: Duration) {
         self.with(|state| state.now_ns += u64::try_from(time.as_nanos()).unwrap());
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use numaherd_topology::{CpuId, IdSet, NodeId, Topology};
 use rustix::fs::RawDir;
 
-/// Bytes that most files of /proc and /sys fit into, and that the end can be seen after them.
+/// Most files of /proc and /sys fit into this many bytes, with room to see their end.
 const USUAL_BYTES: usize = 4096;
 
 /// The root under which everything is found.
@@ -41,7 +41,7 @@ impl Root {
         Ok(bytes)
     }
 
-    /// Reads into a buffer that is used again and again.
+    /// Reads into a reused buffer.
     pub fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
         // A file by itself would be asked for its length, which says nothing in /proc.
@@ -55,17 +55,17 @@ impl Root {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The number that a file holds; `None` where it is not there or holds something else.
+    /// The number in a file; `None` if there is no file, or no number in it.
     pub fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.text(path)?.parse().ok()
     }
 
-    /// The list of CPUs or nodes that a file holds, likewise.
+    /// The list of CPUs or nodes in a file, likewise.
     pub fn list<T: Copy + Into<u32> + From<u32>>(&self, path: &str) -> Option<IdSet<T>> {
         self.text(path)?.parse().ok()
     }
 
-    /// The entries of a folder whose names are numbers, ascending.
+    /// The numbers after `prefix` in a folder's names, ascending.
     pub fn numbers(&self, path: &str, prefix: &str) -> io::Result<Vec<u32>> {
         let mut bytes = [MaybeUninit::uninit(); USUAL_BYTES];
         let mut folder = RawDir::new(self.open(path)?, &mut bytes);
@@ -87,7 +87,7 @@ impl Root {
         }
     }
 
-    /// The CPUs that are online now; `None` where the tree does not say.
+    /// The CPUs that are online now; `None` if the tree does not say.
     pub fn online_cpus(&self) -> Option<IdSet<CpuId>> {
         self.list("sys/devices/system/cpu/online")
     }

@@ -1,9 +1,9 @@
 //! Which group of the configuration a process belongs to.
 //!
-//! Rules are gone through in their order, and the first that matches decides; a process that none
-//! matches is of the rest. What a rule matches can change while a process runs (it executes another
-//! program, changes its user, is put into another cgroup), so it is looked at again now and then; and
-//! the rules themselves can be replaced while the world runs ([`GroupRules`]).
+//! The first matching rule decides; a process without one belongs to the rest. What a rule matches can
+//! change while a process runs (it executes another program, changes its user, is put into another
+//! cgroup), so rules are checked again now and then. The rules themselves can be replaced while the
+//! world runs ([`GroupRules`]).
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::users::of_process;
 /// The kernel keeps so many bytes of a name.
 const NAME_BYTES: usize = 15;
 
-/// Which processes are of a group. Several rules may be of one group.
+/// Which processes belong to a group. A group may have several rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRule {
-    /// The group's name, which snapshots give.
+    /// The group's name, as in snapshots.
     pub name: Arc<str>,
     /// Whether its threads are steered; a group without a policy is left alone.
     pub steered: bool,
@@ -28,17 +28,17 @@ pub struct GroupRule {
     pub matches: Matches,
 }
 
-/// What a rule matches: every kind that is given (is not empty) must match, by any of those given. One
+/// What a rule matches: every kind that is given (not empty) must match, by any of its values. A rule
 /// without any kind matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
     /// Names of commands as the kernel has them (15 bytes); `*` stands for any characters, `?` for one.
     pub commands: Vec<String>,
-    /// Numbers of users; see [`crate::user_number`].
+    /// User ids; see [`crate::user_number`].
     pub users: Vec<u32>,
     /// Cgroups with all below, by their paths from the root of the hierarchy.
     pub cgroups: Vec<String>,
-    /// Numbers of processes.
+    /// Process ids.
     pub pids: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ pub struct Matches {
 #[derive(Clone, Debug)]
 pub struct GroupRules(Latest<Vec<GroupRule>>);
 
-/// The group that a process is of.
+/// The group of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Belongs {
     pub(crate) name: Arc<str>,
@@ -77,7 +77,7 @@ impl Belongs {
     }
 }
 
-/// The group of a process of that number and name. What cannot be read does not match.
+/// The group of a process with this id and name. What cannot be read does not match.
 pub(crate) fn group_of(rules: &[GroupRule], root: &Root, pid: u32, name: &str) -> Option<Belongs> {
     // Read once, and only if a rule asks.
     let mut user = None;
@@ -116,7 +116,7 @@ fn cgroups_of(root: &Root, pid: u32) -> cgroup::Cgroups {
 fn is_named(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where to go on after the last star when the rest of the pattern turns out not to fit.
+    // Where to resume after the last star if the rest of the pattern does not fit.
     let mut again = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -160,7 +160,7 @@ mod tests {
         assert!(is("*-journald", "systemd-journal"));
     }
 
-    /// The rule as it is said, without regard to names that are cut.
+    /// The rule as documented, without regard to cut names.
     fn plain(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,

@@ -68,7 +68,7 @@ pub struct Host {
     /// `None` once the pager has it.
     movers: Option<Movers>,
     waker: WakeEvent,
-    /// Whether anything says by a number alone which thread it is about.
+    /// Whether any source identifies threads by their number alone.
     needs_roster: bool,
     sequence: u64,
     observed_ns: u64,
@@ -83,11 +83,11 @@ pub(crate) struct Shared {
     pub(crate) roster: Roster,
     /// The IPM unit, in the lab.
     ipm: Option<Mutex<IpmUnit>>,
-    /// Whether a policy needs what the unit says.
+    /// Whether a policy needs the unit.
     attends_unit: AtomicBool,
     /// What the pager missed, for the next snapshot.
     pub(crate) pager_gaps: Mutex<Vec<String>>,
-    /// Processes whose pages the pager has moved since the last snapshot, and how many ns that took.
+    /// Processes whose pages the pager has moved since the last snapshot, and the ns that took.
     pub(crate) moved: Mutex<HashMap<ProcessId, u64>>,
     pub(crate) stop: Stop,
     pub(crate) ending: Ending,
@@ -102,7 +102,7 @@ impl Shared {
         online.unwrap_or_else(|| self.topology.online_cpus())
     }
 
-    /// The IPM unit, where there is one and a policy needs it.
+    /// The IPM unit, if there is one and a policy needs it.
     pub(crate) fn attended_unit(&self) -> Option<MutexGuard<'_, IpmUnit>> {
         let is_attended = self.attends_unit.load(Ordering::Relaxed);
         self.ipm.as_ref().filter(|_| is_attended).map(lock)
@@ -110,8 +110,8 @@ impl Shared {
 }
 
 impl Host {
-    /// The machine under the options' root, which `topology` describes. A root other than `/` is
-    /// a captured tree: it can be observed, but has no counters and takes no orders.
+    /// The machine under the options' root, described by `topology`. A root other than `/` is a
+    /// captured tree: it can be observed, but has no counters and takes no orders.
     ///
     /// On the live machine the soft limit of open files is raised to the hard one: each watched
     /// thread takes up to nine. Programs started later inherit it.
@@ -179,7 +179,7 @@ impl Host {
         Ok(host)
     }
 
-    /// The same, carrying placements out by hints and no longer by masks.
+    /// The same host, but hints carry out placements instead of masks.
     #[must_use]
     pub fn with_hints(mut self, hints: Hints) -> Self {
         self.hints = Some(hints);
@@ -242,12 +242,12 @@ impl Host {
         })
     }
 
-    /// Carries out an order, and notes whose the mask of its thread is then.
+    /// Carries out an order, and notes who then owns the thread's mask.
     fn place(&mut self, order: &AffinityOrder, now: u64) -> AffinityResult {
         let kernel = &*self.shared.kernel;
         if let Some(hints) = &self.hints {
             let result = hints.carry_out(kernel, order);
-            // A hint is a wish for as long as the mask stays as it is, and no thread inherits it.
+            // A hint is a wish while the mask stays the same, and no thread inherits it.
             if result == AffinityResult::Done
                 && let Ok(Some(mask)) = affinity::mask(kernel, order.thread)
             {
@@ -270,7 +270,7 @@ impl Host {
         result
     }
 
-    /// How much threads shared pages since the last call, where there is a unit that says so.
+    /// How much threads shared pages since the last call, if a unit reports that.
     fn sharing(&self, gaps: &mut Vec<String>) -> HashMap<ProcessId, Sharing> {
         let Some(mut unit) = self.shared.attended_unit() else {
             return HashMap::new();
@@ -316,7 +316,7 @@ impl Host {
     }
 }
 
-/// Whether a thread is among those of a scan.
+/// Whether a scan has the thread.
 fn is_among(threads: &[numaherd_world::Thread], thread: ThreadId) -> bool {
     let found = threads.binary_search_by_key(&thread, |thread| thread.id);
     found.is_ok()

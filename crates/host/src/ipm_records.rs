@@ -1,11 +1,11 @@
-//! The records of the lab's IPM unit, as its module kernel them out (`/dev/numaherd_ipm`, protocol 1).
+//! The records of the lab's IPM unit, as its module hands them out (`/dev/numaherd_ipm`, protocol 1).
 //!
-//! Records are back to back, little-endian, each a multiple of 8 bytes. Each begins with 16 bytes: magic
-//! (`NIPM`), version, kind, length. Kinds: a notification (a page that should be moved, IPM Eq. 8), a
-//! part of a process's Sharing Matrix (Eq. 3, cumulative), and counts. Kinds that are not known are
-//! passed over by their length.
+//! Records follow each other, little-endian, each a multiple of 8 bytes. Each begins with 16 bytes:
+//! magic (`NIPM`), version, kind, length. Kinds: a notification (of a page that should move, IPM Eq. 8),
+//! a part of a process's Sharing Matrix (Eq. 3, cumulative), and counts. Records of unknown kinds are
+//! skipped by their length.
 //!
-//! Safe functions over bytes: whatever is in them, the answer is records or one error at the end.
+//! Safe functions over bytes: any input gives records, or one error at the end.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ const COUNTS_BYTES: usize = 80;
 pub struct Notification {
     /// Process whose page it is.
     pub tgid: u32,
-    /// The thread that ran where the page left the TLB; 0 where that is not known.
+    /// The thread that ran where the page left the TLB; 0 if unknown.
     pub tid: u32,
     /// Node that the page is on, as last seen.
     pub from: u32,
@@ -40,7 +40,7 @@ pub struct Notification {
     pub time_ns: u64,
 }
 
-/// A part of what the threads of a process shared since they began.
+/// A part of what a process's threads have shared since they began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharingPart {
     pub tgid: u32,
@@ -48,7 +48,7 @@ pub struct SharingPart {
     pub is_first: bool,
     /// The last one.
     pub is_last: bool,
-    /// Two threads each, with how much they shared.
+    /// Pairs of threads, with how much they shared.
     pub pairs: Vec<(u32, u32, u64)>,
 }
 
@@ -57,7 +57,7 @@ pub struct SharingPart {
 pub enum Record {
     Notification(Notification),
     Sharing(SharingPart),
-    /// What the unit has done; kinds that are not known.
+    /// The unit's counts, or an unknown kind.
     Other,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for NoRecord {
     }
 }
 
-/// The records in these bytes, in their order; an error is the last thing said.
+/// The records in these bytes, in order; an error ends them.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record, NoRecord>> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -194,7 +194,6 @@ pub(crate) mod written {
         [header.as_flattened(), fields].concat()
     }
 
-    /// A notification.
     pub(crate) fn notification(of: &Notification) -> Vec<u8> {
         let halves = [of.tgid, of.tid, of.from, of.to].map(u32::to_le_bytes);
         let words = [of.address, of.page_bytes, of.time_ns].map(u64::to_le_bytes);
@@ -274,7 +273,7 @@ mod tests {
             written::record(3, &[0; 72]),
             written::record(9, &[0; 4]),
         ] {
-            // Nothing is read behind it.
+            // Nothing is read after it.
             let told = told(&[wrong, written::counts()].concat());
             assert_eq!(told.len(), 1, "{told:?}");
             assert!(told[0].starts_with("a record of kind "), "{told:?}");

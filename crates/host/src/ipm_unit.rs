@@ -1,14 +1,13 @@
 //! The IPM unit of the lab's machine: pages to move and who shares pages, read from its device.
 //!
-//! The device (`/dev/numaherd_ipm`; [`crate::ipm_records`]) is there in a guest whose modelled machine
-//! has TLBs and the unit. It is one stream of records for both halves of the host: the pager wants the
-//! notifications every 10 ms, the world once an interval a snapshot of the Sharing Matrix, which it asks
-//! for. Whoever reads takes in everything, and leaves what is the other's.
+//! The device (`/dev/numaherd_ipm`; [`crate::ipm_records`]) exists in a guest whose modelled machine has TLBs and
+//! the unit. It is one stream of records for both halves of the host: the pager wants notifications every 10 ms;
+//! once an interval, the world requests a snapshot of the Sharing Matrix. Each reader takes in everything, and
+//! leaves what is the other's.
 //!
-//! Numbers of threads are the kernel's, which it gives out again. Which thread has a number now is known from the
-//! roster of the last scan; what nobody there has is passed over. Sharing is cumulative: an interval's is
-//! the difference to the snapshot before, thread by thread; a value that fell is of another thread that
-//! got the number, so it counts whole.
+//! The kernel reuses thread numbers. The roster of the last scan says which thread has a number now; numbers that
+//! it lacks are skipped. Sharing is cumulative: an interval's value is the difference from the previous snapshot,
+//! per pair of threads. A value that fell belongs to another thread with the same number, so it counts whole.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,15 +27,15 @@ const READ_BYTES: usize = 1 << 16;
 /// The request for a snapshot of the Sharing Matrices.
 const ASK_SHARING: [u8; 8] = 1_u64.to_le_bytes();
 
-/// Which thread and process have which number.
+/// The thread and process of each number.
 type Known = HashMap<u32, (ThreadId, ProcessId)>;
 
-/// What can be read and written as the device can.
+/// What can be read and written like the device.
 pub(crate) trait Device: Read + Write + fmt::Debug + Send {}
 
 impl<D: Read + Write + fmt::Debug + Send> Device for D {}
 
-/// What two threads shared since the younger began, as the last snapshot had it.
+/// What two threads shared since the younger one began, as of the last snapshot.
 type Cumulative = HashMap<(ThreadId, ThreadId), u64>;
 
 /// See the top of this file.
@@ -44,11 +43,11 @@ type Cumulative = HashMap<(ThreadId, ThreadId), u64>;
 pub(crate) struct IpmUnit {
     device: Box<dyn Device>,
     buffer: Vec<u8>,
-    /// Notifications that nobody has taken yet.
+    /// Notifications not taken yet.
     waiting: Vec<Notification>,
-    /// Whether nobody wants notifications.
+    /// Whether notifications are unwanted.
     rests: bool,
-    /// Parts of the snapshot that is being read.
+    /// Parts of the snapshot being read.
     parts: HashMap<u32, Vec<(u32, u32, u64)>>,
     /// Processes whose part is whole.
     whole: HashMap<u32, Vec<(u32, u32, u64)>>,
@@ -58,7 +57,7 @@ pub(crate) struct IpmUnit {
 /// Opens the device under a root.
 ///
 /// # Errors
-/// Why there is none to be had, and what would help.
+/// Why it is unavailable, and what would help.
 pub(crate) fn open(root: &Root) -> Result<IpmUnit, Refusal> {
     let path = root.path(DEVICE);
     let opened = std::fs::OpenOptions::new()
@@ -98,11 +97,11 @@ impl IpmUnit {
         }
     }
 
-    /// The notices since the last call, in time order, of pages of known processes: one for each base
-    /// page. Times are from `began_ns` on.
+    /// The notices since the last call for pages of known processes, in time order, one per base page. Times
+    /// count from `began_ns`.
     ///
     /// # Errors
-    /// When the device cannot be read, or says what it should not.
+    /// The device cannot be read, or its data are invalid.
     pub(crate) fn notices(
         &mut self,
         known: &Known,
@@ -133,14 +132,14 @@ impl IpmUnit {
         Ok(notices)
     }
 
-    /// Notices are not wanted until they are asked for again: those of before are forgotten.
+    /// Stops taking notices until the next request, and forgets those that wait.
     pub(crate) fn rest(&mut self) {
         self.rests = true;
         self.waiting.clear();
     }
 
-    /// How much the threads of each known process shared since the last call; for a process that the
-    /// unit does not watch there is nothing.
+    /// How much the threads of each known process shared since the last call; processes that the unit does not
+    /// watch are missing.
     ///
     /// # Errors
     /// As [`IpmUnit::notices`].
@@ -194,7 +193,7 @@ impl IpmUnit {
     }
 }
 
-/// Adds a part of a snapshot; the last of a process makes it whole.
+/// Adds a part of a snapshot; a process's last part completes it.
 fn note(
     parts: &mut HashMap<u32, Vec<(u32, u32, u64)>>,
     whole: &mut HashMap<u32, Vec<(u32, u32, u64)>>,
@@ -203,7 +202,7 @@ fn note(
     if part.is_first {
         parts.insert(part.tgid, Vec::new());
     }
-    // A process whose beginning was not seen is of a snapshot that was asked for before.
+    // Without its first part, a process belongs to an earlier snapshot.
     let Some(pairs) = parts.get_mut(&part.tgid) else {
         return;
     };
@@ -213,8 +212,7 @@ fn note(
     }
 }
 
-/// The thread that a notification is about: the one that it names if that is the process's, else the
-/// process's first.
+/// The thread of a notification: the one it names, if that belongs to the process, else the process's first.
 fn whose(found: &Notification, known: &Known) -> Option<(ThreadId, ProcessId)> {
     let of = |tid: &u32| known.get(tid).filter(|known| known.1.pid == found.tgid);
     of(&found.tid).or_else(|| of(&found.tgid)).copied()

@@ -1,8 +1,8 @@
-//! What the host asks of the kernel, as one trait: [`Kernel`] acts on threads and pages, and opens
-//! counters. [`Live`] makes system calls, [`Captured`] answers from files; tests give kernels that refuse.
+//! What the host asks of the kernel, as one trait: [`Kernel`] acts on threads and pages, and opens counters. [`Live`]
+//! makes system calls, [`Captured`] reads files; tests supply kernels that refuse.
 //!
-//! Why a trait: a permission that is denied, a full node, or a number that is reused while it is being
-//! looked at cannot be had on order from the machine that runs the tests.
+//! Why a trait: a denied permission, a full node, or a number that is reused while it is looked at cannot be produced
+//! on demand on the machine that runs the tests.
 
 use std::fmt::Debug;
 use std::fs::OpenOptions;
@@ -28,7 +28,7 @@ use crate::files::Root;
 use crate::proc::{stat, status};
 use crate::sys;
 
-/// A hold on a process: as long as it is alive by this hold, its number is its own.
+/// A hold on a process: while it shows the process alive, the number is not reused.
 #[derive(Debug)]
 pub struct Hold {
     /// Which process.
@@ -37,7 +37,7 @@ pub struct Hold {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// Acts on threads and pages, and opens counters. What a kernel does not say is refused with `ENOSYS`.
+/// Acts on threads and pages, and opens counters. What a kernel cannot do fails with `ENOSYS`.
 pub trait Kernel: Debug + Send + Sync {
     /// Reads the affinity mask of a thread into `words`.
     ///
@@ -47,8 +47,7 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// CPU time so far in ns of all threads of a process, those that have ended included; `None` where that is not
-    /// known.
+    /// CPU time so far in ns of all threads of a process, ended ones included; `None` if unknown.
     fn process_ran_ns(&self, _pid: u32) -> Option<u64> {
         None
     }
@@ -61,7 +60,7 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// Gives a thread a hint; `false` when it has ended or its number is another's.
+    /// Gives a thread a hint; `false` when it has ended or its number was reused.
     ///
     /// # Errors
     /// As `pidfd_open(2)` and `bpf(2)`.
@@ -69,7 +68,7 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// The hint of the thread that has this number now; `None` when it has none, or there is no such thread.
+    /// The hint of the thread with this number; `None` when it has none, or there is no such thread.
     ///
     /// # Errors
     /// As `pidfd_open(2)` and `bpf(2)`.
@@ -77,13 +76,12 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// When the thread that has this number now started, in clock ticks since boot; `None` when no
-    /// thread has it.
+    /// When the thread with this number started, in clock ticks since boot; `None` when there is no such thread.
     fn born(&self, _tid: u32) -> Option<u64> {
         None
     }
 
-    /// Takes hold of a process; `None` when it has ended or its number is another's.
+    /// Takes hold of a process; `None` when it has ended or its number was reused.
     ///
     /// # Errors
     /// As `pidfd_open(2)`.
@@ -111,8 +109,8 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// Moves pages to one node; gives the number of pages not moved or not tried. Statuses are only
-    /// meaningful when that is 0.
+    /// Moves pages to one node; returns the number of pages not moved or not tried. Statuses are meaningful only if
+    /// that is 0.
     ///
     /// # Errors
     /// As `move_pages(2)`.
@@ -127,7 +125,7 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// Writes a value to a file by which the kernel is told something.
+    /// Writes a value to a kernel control file.
     ///
     /// # Errors
     /// As `open(2)` and `write(2)`.
@@ -158,7 +156,7 @@ pub trait Kernel: Debug + Send + Sync {
         monotonic_ns()
     }
 
-    /// Lets the kernel go on for a moment.
+    /// Waits, while the kernel goes on.
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -184,7 +182,7 @@ pub(crate) fn now() -> Duration {
     Duration::from_nanos(monotonic_ns())
 }
 
-/// Time since boot in ns, suspended time included, as thread starts are counted.
+/// Time since boot in ns, suspended time included, like thread starts.
 pub(crate) fn since_boot_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Boottime))
 }
@@ -199,7 +197,7 @@ fn nanoseconds(time: Timespec) -> u64 {
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
-/// The start of the thread that has this number, read under a root.
+/// The start of the thread with this number, read under a root.
 fn born(root: &Root, tid: u32) -> Option<u64> {
     let text = root.read(&format!("proc/{tid}/stat")).ok()?;
     stat::parse(&text)
@@ -207,7 +205,7 @@ fn born(root: &Root, tid: u32) -> Option<u64> {
         .map(|stat| stat.born)
 }
 
-/// The mask that the status of a thread lists, read under a root.
+/// The mask in a thread's status file, read under a root.
 fn listed_affinity(root: &Root, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
     let text = root.read(&format!("proc/{tid}/status"));
     let cpus = text.ok().and_then(|text| status::parse(&text).cpus);
@@ -223,8 +221,8 @@ pub(crate) struct Live {
 }
 
 impl Kernel for Live {
-    /// The call leaves out CPUs that are offline. A thread that sleeps keeps a mask of nothing else until it wakes up;
-    /// then its status tells what the kernel keeps.
+    /// The call leaves out offline CPUs. A sleeping thread keeps a mask of only such CPUs until it wakes; its status
+    /// file then shows what the kernel keeps.
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
         sys::affinity::get(tid, words)?;
         if words.iter().any(|&word| word != 0) {
@@ -316,7 +314,7 @@ impl Kernel for Live {
     }
 }
 
-/// A descriptor of a thread; `None` when there is none of that number.
+/// A descriptor of a thread; `None` if no thread has the number.
 fn of_thread(tid: u32) -> Result<Option<OwnedFd>, Errno> {
     // `PIDFD_THREAD` (Linux 6.9), which rustix does not name.
     let of_thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
@@ -330,7 +328,7 @@ fn of_thread(tid: u32) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-/// A captured tree: it can be looked at, but nothing can be done to it and it has no counters.
+/// A captured tree: it can be read, but takes no orders and has no counters.
 #[derive(Debug)]
 pub(crate) struct Captured {
     pub(crate) root: Root,

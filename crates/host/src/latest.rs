@@ -11,12 +11,10 @@ impl<T> Latest<T> {
         Self(Arc::new(RwLock::new(Arc::new(value))))
     }
 
-    /// Replaces the value.
     pub(crate) fn set(&self, value: T) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }
 
-    /// The value as it is now.
     pub(crate) fn now(&self) -> Arc<T> {
         self.0
             .read()

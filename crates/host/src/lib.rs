@@ -1,8 +1,8 @@
 //! World: live Linux.
 //!
-//! [`Host`] observes the threads of a selection (what they run on, their counters, where their
-//! pages are) and carries out orders (affinities, page moves), and says what it could not see or do.
-//! [`doctor()`] tells what a machine offers before anything runs.
+//! [`Host`] observes the threads of a selection (what they run on, their counters, where their pages are),
+//! carries out orders (affinities, page moves), and reports what it could not see or do. [`doctor()`] says
+//! what a machine offers before anything runs.
 //!
 //! ```text
 //!  Host ── observe ─▶ scan ─▶ cpusets, assignments    whose threads, which CPUs they may have
@@ -18,8 +18,8 @@
 //!  kernel: what is asked of the kernel; sys: how
 //! ```
 //!
-//! Everything that is read is found under a root, so a captured tree can be observed; everything
-//! that is done goes through [`kernel::Kernel`], so tests can have a kernel that refuses.
+//! All that is read is found under a root, so that a captured tree can be observed; all that is done goes
+//! through [`kernel::Kernel`], so that tests can use a kernel that refuses.
 //!
 //! The readers of outside text and bytes are public for their fuzz targets, and hidden: no promise.
 

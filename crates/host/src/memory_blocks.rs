@@ -40,7 +40,7 @@ impl MemoryBlocks {
         }
     }
 
-    /// The node of a physical address, where it is listed.
+    /// The node of a physical address, if listed.
     pub(crate) fn node_of(&self, physical: u64) -> Option<NodeId> {
         let block = u32::try_from(physical.checked_div(self.block_bytes)?).ok()?;
         *self.node_of.get(&block)?

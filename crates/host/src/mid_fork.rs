@@ -1,22 +1,21 @@
 //! Threads that may have been in the middle of starting another when their affinity was given back.
 //!
-//! A child has the affinity that its parent had when the call began, and is nowhere to be seen until the call has done
-//! most of its work. On a busy machine a parent can wait for a CPU in between, for as long as others keep it busy: whoever
-//! gives the parent its affinity back meanwhile, and looks for heirs, does not see the child, which stays bound.
+//! A child gets the affinity that its parent had when the call began, and is invisible until the call has done most of
+//! its work. On a busy machine the parent can wait for a CPU in between, for as long as others keep it busy. A search
+//! for heirs after the parent got its affinity back meanwhile does not see the child, which stays bound.
 //!
-//! It may as well wait in the kernel (`D`), for the lock of its memory, which whoever reads its `environ` or `numa_maps`
-//! holds.
+//! It may also wait in the kernel (`D`) for the lock of its memory, which readers of its `environ` or `numa_maps` hold.
 //!
-//! Rule: a thread that waits for a CPU or in the kernel, or has a CPU, when it is given back is *through* once it does
+//! Rule: a thread that has a CPU, or waits for one or in the kernel, when it is given back is *through* once it does
 //! neither, or has run for [`ENOUGH_NS`] since. A look that begins when all are through sees every child.
 //!
-//! What remains: a call that takes longer than that, of a process with very much memory; and one that waits in the kernel
-//! for longer than a look waits for it: most who do so wait for a disk, and may for ever.
+//! What remains: a call that takes longer, of a process with very much memory; and a call that waits in the kernel
+//! longer than a look waits for it: most such threads wait for a disk, possibly for ever.
 
 use crate::files::Root;
 use crate::proc::{decimal, stat, words};
 
-/// CPU time in ns in which a thread that was in the middle of starting another is done with it (chosen here).
+/// CPU time in ns in which a thread in the middle of starting another finishes that (chosen here).
 const ENOUGH_NS: u64 = 5_000_000;
 
 /// Those that are not through, each with the CPU time at which it is.
@@ -28,7 +27,7 @@ pub(crate) struct MidFork {
 impl MidFork {
     /// A thread has been given its affinity back just now.
     pub(crate) fn given_back(&mut self, root: &Root, tid: u32) {
-        // Where the kernel keeps no times, nothing can be said.
+        // If the kernel keeps no times, this is unknown.
         if matches!(state(root, tid), Some(b'R' | b'D'))
             && let Some(ran_ns) = ran_ns(root, tid)
         {
@@ -45,7 +44,7 @@ impl MidFork {
         self.threads.is_empty()
     }
 
-    /// Those that wait in the kernel are not waited for any more.
+    /// Gives up on the threads that wait in the kernel.
     pub(crate) fn leave_waiting(&mut self, root: &Root) {
         self.threads
             .retain(|&(tid, _)| state(root, tid) != Some(b'D'));
@@ -89,7 +88,7 @@ mod tests {
             assert!(!threads.are_through(&root));
             set(state, ran_ns);
             assert!(threads.are_through(&root));
-            // It is not looked at any more.
+            // It is no longer looked at.
             set('R', 1_000);
             assert!(threads.are_through(&root));
         }

@@ -1,10 +1,10 @@
-//! Several movers at once, each for some of the nodes that pages go to.
+//! Several movers at once, each for some of the target nodes.
 //!
-//! Problem: one thread copies pages as fast as one core reads and writes, while several nodes could take some at once; until
-//! a process's memory has moved, its threads wait for where it was. Rule: orders for all or a kind of a process's memory go to
-//! as many movers as there are target nodes, at most [`MOST_AT_ONCE`]. Orders to one node stay with one mover, in their order,
-//! so that a node that turns out full is not ordered to again. Orders for windows of pages are few pages each and may name
-//! the same pages twice: where there is one, and under a bandwidth limit, one mover does all.
+//! Problem: one thread copies pages as fast as one core reads and writes, while several nodes could take some at once;
+//! until a process's memory has moved, its threads wait for the old place. Rule: orders for all or a kind of a
+//! process's memory go to as many movers as there are target nodes, at most [`MOST_AT_ONCE`]. Orders to one node stay
+//! with one mover, in their order, so that a node that proves full gets no more orders. Orders for windows have few
+//! pages each, and may name the same pages twice: if there is one, one mover does all.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

@@ -1,9 +1,8 @@
-//! Where new pages go, on a live machine: for a program that is started for the run, and for nobody
-//! else.
+//! Where new pages go on a live machine: only for a program that is started for the run.
 //!
-//! The kernel knows the rule as a memory policy of each thread, which only the thread itself can set. A
-//! program can be given one between fork and exec ([`start_with_new_pages`]); processes that run already
-//! cannot. Random nodes the kernel does not know at all.
+//! To the kernel, the rule is a memory policy of each thread, which only the thread itself can set. A program can
+//! be given one between fork and exec ([`start_with_new_pages`]); running processes cannot. The kernel has no
+//! policy of random nodes.
 
 use std::process::Command;
 
@@ -14,11 +13,11 @@ use crate::options::{HostOptions, Selection};
 use crate::sys;
 use crate::sys::new_pages::Interleaving;
 
-/// Has the new pages of a command that is about to start, and of what it starts, go by a rule. The host
-/// is to be told of it by [`HostOptions::started_with`].
+/// Applies a rule to the new pages of a command that is about to start, and of what it starts. Tell the host by
+/// [`HostOptions::started_with`].
 ///
 /// # Errors
-/// When the kernel has no such rule.
+/// The kernel has no such rule.
 pub fn start_with_new_pages(
     command: &mut Command,
     rule: NewPages,
@@ -32,8 +31,8 @@ pub fn start_with_new_pages(
     Ok(())
 }
 
-/// Has the new pages of a command that is about to start, and of what it starts, go to all nodes by the weights in
-/// `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9 or newer). An older kernel does not start the command.
+/// Spreads new pages of a command that is about to start, and of what it starts, over all nodes by the weights in
+/// `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9 or newer). An older kernel does not start it.
 pub fn start_with_weighted_interleave(command: &mut Command, topology: &Topology) {
     interleave(command, Interleaving::Weighted, topology);
 }

@@ -1,13 +1,13 @@
-//! What room each node has: memory that is free, and CPUs that were idle over a short look.
+//! The room on each node: free memory, and CPUs that were idle during a short look.
 //!
-//! Counted as numad counts it, whose place `numaherd advise` takes (numad(8)):
-//! * Pages of files that nobody has touched for long are free memory (its `-C 1`): the kernel gives
-//!   them up before it goes to another node.
+//! Counted as by numad, which `numaherd advise` replaces (numad(8)):
+//! * Pages of files that have long been unused are free memory (its `-C 1`): the kernel gives them up
+//!   before it goes to another node.
 //! * A core's first busy CPU takes the whole core but [`SIBLING`]; each sibling has [`SIBLING`] to
 //!   give beside it (its `-t 20`).
 //!
-//! A CPU that is idle but for a tenth of the time is as good as idle: no machine is without clocks
-//! and daemons, and a node of eight CPUs is to be enough for eight.
+//! A CPU that is idle nine tenths of the time counts as idle: every machine has clocks and daemons,
+//! and a node of eight CPUs should be enough for eight.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,15 +27,15 @@ const SIBLING: u64 = 20;
 /// From so many hundredths on a CPU counts as wholly idle.
 const AS_GOOD_AS_IDLE: u64 = 90;
 
-/// How long one looks at a live machine: 50 clock ticks, so 2 % more or less.
+/// How long to observe a live machine: 50 clock ticks, so within 2 %.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What room a node has.
+/// The room on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRoom {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// Its CPUs that are online and that this program may use.
+    /// Its online CPUs that this program may use.
     pub cpus: CpuSet,
     /// How idle they are, in hundredths of a core.
     pub idle: u64,
@@ -43,11 +43,11 @@ pub struct NodeRoom {
     pub free_bytes: u64,
 }
 
-/// Looks at the machine under a root for half a second, or at a captured tree as it is; the nodes
-/// that have memory which this program (and so what it starts) may use.
+/// Observes the machine under a root for half a second, or a captured tree as it is; returns the nodes
+/// with memory that this program (and so what it starts) may use.
 ///
 /// # Errors
-/// [`HostError::Read`] where /proc or the files of a node cannot be read.
+/// [`HostError::Read`] when /proc or a node's files cannot be read.
 pub fn rooms(root: &Path, topology: &Topology) -> Result<Vec<NodeRoom>, HostError> {
     let root = Root::new(root);
     let own = root
@@ -128,13 +128,13 @@ fn idle(
         .sum()
 }
 
-/// What so many hundredths of CPUs of one core are worth: the first is a core, a further one little.
+/// What hundredths of one core's CPUs are worth: the first is a core, more count little.
 fn worth(hundredths: u64) -> u64 {
     hundredths.min(100) + hundredths.saturating_sub(100) * SIBLING / 100
 }
 
-/// Hundredths of the time between two readings that a CPU was idle; of all its time where no tick fell
-/// between them. One that no reading knows is not idle.
+/// Hundredths of the time between two readings that a CPU was idle; of all its time if there was no
+/// tick between them. A CPU without a reading is not idle.
 fn idle_share(before: Option<CpuTime>, after: Option<CpuTime>) -> u64 {
     let Some(after) = after else {
         return 0;

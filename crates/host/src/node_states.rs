@@ -1,10 +1,10 @@
 //! The state of each node: its memory, and how busy all threads of the machine keep its CPUs.
 //!
-//! Problem: where the threads of one program or cgroup alone are watched, others keep CPUs busy that look idle. Rule: the
-//! kernel's own count of each CPU's time tells, from one look to the next. It counts in ticks, so that a short interval is
-//! known less well. It is read as the look at the threads begins: a first look at many processes takes a while, in which they
-//! run on, and what they ran then would be others'. Where every thread is watched it is not read: that takes the kernel long
-//! on large machines.
+//! Problem: if only the threads of one program or cgroup are watched, CPUs that others keep busy look idle. Rule: the
+//! kernel's count of each CPU's time tells, from one look to the next. It counts in ticks, so a short interval is less
+//! precise. It is read as the look at the threads begins: a first look at many processes takes a while, in which they
+//! run on, and that time would seem to be others'. It is not read if every thread is watched, since that takes the
+//! kernel long on large machines.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,9 @@ use crate::options::{HostOptions, Selection};
 use crate::proc::cpu_times::{self, CpuTime};
 use crate::proc::meminfo;
 
-/// Reads the states of nodes.
 #[derive(Debug)]
 pub(crate) struct NodeStates {
-    /// Time by CPU at the last look; `None` where every thread is watched.
+    /// Time by CPU at the last look; `None` if every thread is watched.
     times: Option<BTreeMap<u32, CpuTime>>,
 }
 
@@ -32,8 +31,8 @@ impl NodeStates {
         }
     }
 
-    /// The states now, where so many CPUs of each node (place) were busy until the look began; nodes whose memory cannot be
-    /// read are left out.
+    /// The present states, given the busy CPUs of each node, by index, until the look began; nodes with unreadable
+    /// memory are left out.
     pub(crate) fn read(
         root: &Root,
         topology: &Topology,
@@ -54,7 +53,7 @@ impl NodeStates {
         nodes.filter_map(state).collect()
     }
 
-    /// Busy CPUs of each node (place) since the last look; `None` where there was none, or no tick fell between the two.
+    /// Busy CPUs of each node, by index, since the last look; `None` without one, or without a tick between the two.
     pub(crate) fn busy_cpus(&mut self, root: &Root, topology: &Topology) -> Option<Vec<f64>> {
         let before = self.times.as_mut()?;
         let now = cpu_times::parse(&root.read("proc/stat").ok()?);
@@ -124,7 +123,7 @@ mod tests {
         stat(&ticks);
         assert_eq!(read(), [Some(1.0), Some(0.5)]);
         assert_eq!(read(), [None, None], "no tick since");
-        // What CPUs do while a look lasts is of the next interval.
+        // What CPUs do during a look belongs to the next interval.
         ticks[0] = [100, 200];
         stat(&ticks);
         let busy_cpus = states.busy_cpus(&root, topology);

@@ -1,4 +1,4 @@
-//! What a user may set about the live machine.
+//! What a user may set for the live machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use numaherd_world::NewPages;
 use crate::events::EventTable;
 use crate::groups::GroupRule;
 
-/// Which threads are watched. A program never watches itself.
+/// Which threads are watched; never the program's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Every thread of the machine.
@@ -20,7 +20,7 @@ pub enum Selection {
         /// Whether what they start is watched too.
         descendants: bool,
     },
-    /// A command that was started for this run, with what it starts; the world ends with it.
+    /// A command started for this run, and what it starts; the world ends with it.
     Child {
         /// Its process number.
         pid: u32,
@@ -30,14 +30,14 @@ pub enum Selection {
         /// Path from the root of the hierarchy, as `/proc/PID/cgroup` shows it.
         path: String,
     },
-    /// Processes of a name (the kernel keeps 15 bytes of it).
+    /// Processes by name (the kernel keeps 15 bytes of it).
     Command {
         /// The name.
         name: String,
     },
     /// Processes of a user.
     User {
-        /// The user's number; see [`crate::user_number`].
+        /// The user id; see [`crate::user_number`].
         uid: u32,
     },
 }
@@ -45,11 +45,10 @@ pub enum Selection {
 /// How pages are moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageOptions {
-    /// How long 99 of 100 threads that touch a page on its way may wait for it.
+    /// How long 99 of 100 threads that touch a moving page may wait for it.
     pub pause_target: Duration,
-    /// How long one call of the kernel may take. Requests to stop take effect between calls; each has a
-    /// fixed cost, so short ones are dear. It is not what a thread waits: the kernel takes only some of
-    /// a call's pages away at a time.
+    /// How long one call of the kernel may take. Requests to stop take effect between calls; each call has a fixed
+    /// cost, so short ones are dear. Threads wait less long: the kernel unmaps only some of a call's pages at a time.
     pub call_target: Duration,
     /// Pages of the first batch, before anything has been measured.
     pub first_batch: usize,
@@ -74,11 +73,11 @@ impl Default for PageOptions {
 pub struct SampleOptions {
     /// Whether to sample at all.
     pub enabled: bool,
-    /// Events between two samples of a CPU. numatop's 10000 loads is the default.
+    /// Events between two samples of a CPU. The default is numatop's 10000 loads.
     pub period: u64,
     /// Least latency of a sampled load in core cycles, where the machine can filter (Intel).
     pub least_latency: u64,
-    /// Pages of each ring buffer, a power of two; halved where the kernel's limits do not allow it.
+    /// Pages of each ring buffer, a power of two; halved while the kernel's limits do not allow it.
     pub ring_pages: usize,
 }
 
@@ -93,7 +92,7 @@ impl Default for SampleOptions {
     }
 }
 
-/// What a user may set about the live machine.
+/// What a user may set for the live machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostOptions {
     /// Where /proc, /sys and the cgroup file systems are found: `/`, or a captured tree.
@@ -102,16 +101,15 @@ pub struct HostOptions {
     pub selection: Selection,
     /// The user whose processes alone are watched, whatever is selected; see [`crate::confined_to`].
     pub only_user: Option<u32>,
-    /// Which of them are of which group; the first rule that matches decides.
+    /// The rules of groups; the first that matches decides.
     pub groups: Vec<GroupRule>,
-    /// By which rule new pages of the selected child go, set before it began
-    /// ([`crate::start_with_new_pages`]).
+    /// The rule for new pages of the selected child, set before it began ([`crate::start_with_new_pages`]).
     pub started_with: NewPages,
-    /// Whether threads whose own affinity was set by their user may be steered.
+    /// Whether threads whose affinity their user has set may be steered.
     pub include_pinned: bool,
-    /// Which events are counted on which machine.
+    /// The events to count, by machine.
     pub events: EventTable,
-    /// Share of one CPU that reading page residency may cost; ten times as much of a process whose pages have been moved
+    /// Share of one CPU that reading page residency may cost; ten times as much for a process whose pages have moved
     /// since it was read, or as much as moving them took.
     pub residency_share: f64,
     /// Sampling.

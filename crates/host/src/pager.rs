@@ -11,19 +11,18 @@ use crate::host::Shared;
 use crate::movers::Movers;
 use crate::samples::Sampler;
 
-/// The paging half.
 #[derive(Debug)]
 pub(crate) struct HostPager {
     pub(crate) shared: Arc<Shared>,
-    /// `None` where the machine cannot sample; pages can be moved all the same.
+    /// `None` if the machine cannot sample; pages can still be moved.
     pub(crate) sampler: Option<Sampler>,
     pub(crate) movers: Movers,
-    /// Carries out what it can before `movers` do the rest.
+    /// Carries out what it can; `movers` do the rest.
     pub(crate) damon: Option<Damon>,
 }
 
 impl HostPager {
-    /// Reports what was missed in the next snapshot.
+    /// Reports gaps in the next snapshot.
     fn miss(&self, missed: impl IntoIterator<Item = String>) {
         let mut gaps = lock(&self.shared.pager_gaps);
         for gap in missed {

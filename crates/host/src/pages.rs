@@ -1,23 +1,21 @@
 //! Moving pages: in batches under a pause target, each page's own status read back.
 //!
-//! A window of pages is asked for at once where they are ([`crate::ranges`]); that tells the pages that are to move
-//! from those that are there already and those that are nowhere. What is to move goes to
-//! `move_pages(2)` in batches: given only pages to move, the kernel collects them all and moves them
-//! in one go, where a single page to pass over would make it move what it had so far.
+//! The kernel is asked at once where a window of pages is ([`crate::ranges`]); this separates the pages to move
+//! from those that are already there and those that do not exist. The pages to move go to `move_pages(2)` in
+//! batches: given only pages to move, the kernel collects them all and moves them at once, whereas a single page to
+//! skip would make it move what it had so far.
 //!
-//! Pauses: a thread that touches a page on its way waits until the page has arrived. The kernel does
-//! not take a whole call's pages away at once: up to Linux 6.2 one page at a time, since then at most
-//! 512 base pages, or one huge page (`NR_MAX_BATCHED_MIGRATION`). Measured in the lab, 99 of 100
-//! waits are shorter than half of the time that those 512 take. So a call may last longer than the
-//! pause target, and must where it is to be worth its fixed cost; its pages are only held to fewer
-//! than 512 where half of their time would be more than the target.
+//! Pauses: a thread that touches a moving page waits until the page has arrived. The kernel does not unmap all
+//! pages of a call at once: up to Linux 6.2 one page at a time, since then at most 512 base pages, or one huge page
+//! (`NR_MAX_BATCHED_MIGRATION`). Measured in the lab, 99 of 100 waits are shorter than half of the time that those
+//! 512 take. So a call may last longer than the pause target, and must, to be worth its fixed cost; it gets fewer
+//! than 512 pages only if half of their time would exceed the target.
 //!
-//! Transparent huge pages: the kernel takes the whole huge page for any base page in it, and moves
-//! it unbroken where the target node has a free one, else splits it (mm/migrate.c). Its second base
-//! page finds it taken and answers `EBUSY`, the others find it moved. That is how huge pages are
-//! noticed here (the kernel does not tell where they are before Linux 6.7); from then on a run of
-//! pages that may be one is given by its first page alone, and all of it is asked for afterwards.
-//! A huge page is moved as a whole even when an order names only a part of it.
+//! Transparent huge pages: for any base page in a huge page, the kernel takes all of it, and moves it unbroken if
+//! the target node has a free one, else splits it (mm/migrate.c). Its second base page finds it taken and returns
+//! `EBUSY`, the others find it moved. That is how huge pages are noticed here (before Linux 6.7, the kernel does
+//! not tell where they are). From then on, a run of pages that may be one is given by its first page alone, and all
+//! of it is asked for afterwards. A huge page moves as a whole even when an order names only part of it.
 //!
 //! The identity of the process is held by a pidfd and checked before each batch.
 
@@ -36,7 +34,7 @@ use crate::proc::maps::Mapping;
 use crate::ranges::{self, Known, Span};
 use crate::stop::Stop;
 
-/// Negative errnos as page statuses give them.
+/// Negative errnos as in page statuses.
 mod status {
     pub(super) const NOT_THERE: i32 = -libc::ENOENT;
     pub(super) const IO: i32 = -libc::EIO;
@@ -45,7 +43,7 @@ mod status {
     pub(super) const BUSY: i32 = -libc::EBUSY;
     pub(super) const INVALID: i32 = -libc::EINVAL;
     pub(super) const NO_MEMORY: i32 = -libc::ENOMEM;
-    /// On some node, and not on the target.
+    /// On some node other than the target.
     pub(super) const ELSEWHERE: i32 = i32::MAX;
     /// What no kernel answers: set before the call, found after it when nothing was written.
     pub(super) const UNSAID: i32 = i32::MIN;
@@ -63,9 +61,9 @@ fn failure(status: i32) -> PageFailure {
     }
 }
 
-/// Pages that are asked for at once: their question takes about a millisecond.
+/// Pages that are asked for at once, which takes about a millisecond.
 const WINDOW_PAGES: u64 = 16384;
-/// Runs taken for huge pages that were none, after which an order takes no more for one.
+/// After this many runs wrongly taken for huge pages, an order takes no more for one.
 const MOST_WRONG_GUESSES: u32 = 3;
 
 /// Moves pages, and remembers how long that takes.
@@ -95,8 +93,8 @@ impl Mover {
         }
     }
 
-    /// Carries out orders; one outcome each, in their order. A node that turns out full is not
-    /// ordered to again in the same call.
+    /// Carries out orders; one outcome each, in their order. A node that proves full gets no more orders in the
+    /// same call.
     pub(crate) fn carry_out(
         &mut self,
         kernel: &dyn Kernel,
@@ -243,7 +241,7 @@ impl Window {
     }
 }
 
-/// How the kernel answered a move.
+/// The kernel's answer to a move.
 struct Answer {
     result: Result<u64, Errno>,
     /// The status of each page.
@@ -275,7 +273,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Goes through a range window by window.
+    /// Processes a range window by window.
     fn span(&mut self, span: &Span) -> Result<(), Early> {
         let page_bytes = self.mover.page_bytes;
         let huge_bytes = self.mover.huge_pages * page_bytes;
@@ -357,8 +355,8 @@ impl Work<'_> {
             at += run;
         }
         let answer = self.call(&firsts, |mover| &mut mover.huge)?;
-        // A run whose last page moved with its first is one huge page, and all of it is there. Where
-        // one did not, every page is asked for.
+        // If a run's last page moved with its first, it is one huge page, and all of it is there. If one did not,
+        // every page is asked for.
         let last = (huge_pages - 1) * window.page_bytes;
         let lasts: Vec<u64> = firsts.iter().map(|first| first + last).collect();
         let now = self.where_are(&lasts)?;
@@ -409,8 +407,8 @@ impl Work<'_> {
         Ok(at)
     }
 
-    /// Counts the pages that moved with the huge page that the last batch ended in, so that they are
-    /// not given to the kernel again.
+    /// Counts the pages that moved with the huge page in which the last batch ended, so that the kernel does not
+    /// get them again.
     fn credit_rest_of_huge(&mut self, window: &mut Window, from: usize) -> Result<(), Early> {
         let run = self.mover.huge_pages * window.page_bytes;
         let is_in_run = |at: &usize| !window.address(*at).is_multiple_of(run);
@@ -428,13 +426,13 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Moves these pages, which were all elsewhere, in one call.
+    /// Moves these pages, all of them elsewhere, in one call.
     fn move_these(&mut self, going: &[u64]) -> Result<(), Early> {
         let mut answer = self.call(going, |mover| &mut mover.base)?;
         self.ask_again(going, &mut answer);
         let is_full = answer.is_full();
         for status in answer.after {
-            // Where the node ran full, the pages still elsewhere are so for that reason.
+            // If the node ran full, that is why pages are still elsewhere.
             let is_elsewhere = status >= 0 || status == status::UNSAID;
             match status {
                 _ if status == self.node => self.outcome.moved += 1,
@@ -448,8 +446,8 @@ impl Work<'_> {
         }
     }
 
-    /// Asks where the pages are that a move left open: all of them when the kernel moved fewer than it
-    /// was given (it writes no status then), else those that it called busy.
+    /// Asks where the pages are that a move left open: all of them if the kernel moved fewer than it was given (it
+    /// then writes no status), else those that it called busy.
     fn ask_again(&mut self, going: &[u64], answer: &mut Answer) {
         let is_complete = answer.is_complete();
         let after = &mut answer.after;
@@ -461,8 +459,8 @@ impl Work<'_> {
         if addresses.is_empty() {
             return;
         }
-        // A process that has ended in between answers nothing: its pages stay unsaid, and the next
-        // check sees that it is gone.
+        // A process that has ended meanwhile returns nothing: its pages stay unsaid, and the next check finds that
+        // it is gone.
         for (&i, on) in asked
             .iter()
             .zip(self.where_are(&addresses).unwrap_or_default())
@@ -472,7 +470,7 @@ impl Work<'_> {
                 self.huge |= after[i] == status::BUSY && self.wrong_guesses < MOST_WRONG_GUESSES;
                 after[i] = on;
             } else if after[i] == status::UNSAID {
-                // An error status of the move says more than where the page is.
+                // An error status of the move says more than the page's place.
                 after[i] = on;
             }
         }
@@ -520,13 +518,13 @@ impl Work<'_> {
 
     fn refusal(&self, errno: Errno) -> Early {
         match errno {
-            // INVAL: it has no memory any longer, though it had some when the order began.
+            // INVAL: its memory is gone, although it had some when the order began.
             Errno::SRCH | Errno::INVAL => Early::Gone(self.order.process),
             errno => Early::Refused(self.order.process, self.order.to, errno),
         }
     }
 
-    /// Looks whether to go on at all.
+    /// Checks whether to go on.
     fn check(&self) -> Result<(), Early> {
         if self.stop.is_asked() {
             return Err(Early::Stopped);

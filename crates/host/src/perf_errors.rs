@@ -43,10 +43,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What is known of this program's rights and this machine, to explain refusals with.
+/// This program's rights and this machine's properties, which explain refusals.
 #[derive(Clone, Debug)]
 pub(crate) struct Reasons {
-    /// `kernel.perf_event_paranoid`; `None` where the kernel has no perf events.
+    /// `kernel.perf_event_paranoid`; `None` if the kernel has no perf events.
     pub(crate) paranoid: Option<i32>,
     own: Status,
     /// Whether system calls go through a filter.

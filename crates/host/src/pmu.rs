@@ -1,5 +1,5 @@
-//! PMUs that describe themselves in sysfs: `events/NAME` gives terms (`event=0xcd,ldlat=3`),
-//! `format/TERM` the bits that a term's value goes into (`config1:0-15`).
+//! PMUs that describe themselves in sysfs: `events/NAME` holds terms (`event=0xcd,ldlat=3`), and
+//! `format/TERM` the bits of a term's value (`config1:0-15`).
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-event_source-devices-format.
 
@@ -39,8 +39,8 @@ impl Pmu {
         names
     }
 
-    /// The attribute of a named event; `None` where the PMU has no such event or says it in terms
-    /// that it does not explain.
+    /// The attribute of a named event; `None` if the PMU has no such event, or does not explain all
+    /// of its terms.
     pub fn event(&self, name: &str) -> Option<Attribute> {
         let terms = self
             .root
@@ -56,7 +56,7 @@ impl Pmu {
         Some(attribute)
     }
 
-    /// Puts a term's value where it belongs; `None` where the PMU has no such term.
+    /// Sets a term's value; `None` if the PMU has no such term.
     pub fn set(&self, attribute: &mut Attribute, term: &str, value: u64) -> Option<()> {
         let format = self.format(term)?;
         let (word, bits) = place(&format)?;

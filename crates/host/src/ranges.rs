@@ -1,22 +1,21 @@
-//! Which addresses a page order is about, and which of them hold pages.
+//! The addresses that a page order names, and which of them hold pages.
 //!
-//! Asking the kernel for the node of a page costs about a tenth of moving it (in the lab). `numa_maps` tells of
-//! each mapping how many pages it has on each node, so where a mapping has none on the target yet,
-//! it is enough to know which of its pages are there at all: all of them if there are as many as it
-//! has room for, else `pagemap` tells more cheaply than asking would
+//! Asking the kernel for the node of a page costs about a tenth of moving it (in the lab). `numa_maps` says how many
+//! pages each mapping has on each node. Where a mapping has none on the target yet, it is enough to know which of its
+//! pages are present: all of them if there are as many as it has room for, else `pagemap` says so more cheaply
 //! (Documentation/admin-guide/mm/pagemap.rst: 8 bytes a page, bit 63 for present).
 //!
-//! Of the pages that an order for a whole process or a window names, those that another process maps too are not moved,
-//! and it is the kernel that holds to it, page by page. A mapping that could be shared (`MAP_SHARED`) often is not: the
-//! memory of a virtual machine is mapped so for devices that run in other processes, by QEMU alone where there are none.
-//! So orders for a whole process only pass over those that `numa_maps` says are mapped again: a large segment that many
-//! processes have, or an array that a fork has left to all of a pool, would cost a refusal for each page of each. What a
-//! process has for itself in such a mapping stays as well.
+//! Of the pages that an order for a whole process or a window names, those that another process also maps are not
+//! moved; the kernel ensures that page by page. A mapping that could be shared (`MAP_SHARED`) often is not: a virtual
+//! machine's memory is mapped so for devices that run in other processes, but by QEMU alone where there are none. So
+//! orders for a whole process skip only the mappings that `numa_maps` reports as mapped again: a large segment of many
+//! processes, or an array that a fork has left to all of a pool, would cost a refusal for each page of each. The
+//! process's own pages in such a mapping stay as well.
 //!
-//! Orders for a kind of memory go by `numa_maps` as well: they take the mappings whose pages are all of that kind, and
-//! pass over those that have pages of two, as the data of programs and libraries do. Of shared memory and files, pages are
-//! moved that other processes map, too; but not those of programs and libraries, which everybody has, nor a library's data
-//! that a fork has left to several.
+//! Orders for a kind of memory also use `numa_maps`: they take the mappings whose pages are all of that kind, and skip
+//! mappings with pages of two, as the data of programs and libraries are. Of shared memory and files, they also move
+//! pages that other processes map; but not those of programs and libraries, which all processes have, nor a library's
+//! data that a fork has left to several.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -85,7 +84,7 @@ pub(crate) fn spans(
         }
         Pages::All => match by_start() {
             Some(by_start) => of_all(movable, &by_start, order.to, page_bytes),
-            // A kernel without NUMA has no numa_maps; there every mapping is walked.
+            // A kernel without NUMA has no numa_maps; every mapping is then walked.
             None => {
                 let ranges = movable.map(|mapping| mapping.start..mapping.end);
                 ranges.map(unknown).collect()
@@ -110,7 +109,7 @@ pub(crate) fn spans(
     }
 }
 
-/// The mappings of a process that nobody else maps and that have pages to move.
+/// The mappings that only this process maps and that have pages to move.
 fn of_all<'m>(
     movable: impl Iterator<Item = &'m maps::Mapping>,
     by_start: &BTreeMap<u64, NodePages>,
@@ -128,7 +127,7 @@ fn of_all<'m>(
     movable.filter_map(span).collect()
 }
 
-/// The runs of a mapping that are in this part of memory of its kind, which is counted from where that begins.
+/// The runs of a mapping in this part of memory of its kind, counted from where that memory begins.
 fn part_of(
     mapping: &maps::Mapping,
     kind: MemoryKind,
@@ -150,7 +149,7 @@ fn part_of(
     })
 }
 
-/// What is known of a mapping's pages; `None` where none of them is to move.
+/// What is known about a mapping's pages; `None` if none of them is to move.
 fn known(mapping: &maps::Mapping, on: &NodePages, to: NodeId, page_bytes: u64) -> Option<Known> {
     let there = pages_on(&on.pages, |node| node == to);
     let elsewhere = pages_on(&on.pages, |node| node != to);
@@ -171,19 +170,19 @@ fn pages_on(pages: &[(NodeId, u64)], which: impl Fn(NodeId) -> bool) -> u64 {
         .sum()
 }
 
-/// The pages that each mapping has on each node, by its first address.
+/// The pages of each mapping on each node, by its first address.
 fn on_nodes(root: &Root, process: ProcessId, page_bytes: u64) -> Option<BTreeMap<u64, NodePages>> {
     let text = root.read(&format!("proc/{}/numa_maps", process.pid)).ok()?;
     let mappings = numa_maps::parse(&text, page_bytes);
     Some(mappings.into_iter().map(|m| (m.start, m)).collect())
 }
 
-/// Of an entry of `pagemap`: the page is present.
+/// In an entry of `pagemap`: the page is present.
 const PRESENT: u64 = 1 << 63;
-/// The same: no other process maps it.
+/// Likewise: no other process maps it.
 const ALONE: u64 = 1 << 56;
 
-/// Which pages of a range are present; `None` where the kernel does not tell.
+/// Which pages of a range are present; `None` if the kernel does not say.
 pub(crate) fn present(
     root: &Root,
     process: ProcessId,
@@ -194,7 +193,7 @@ pub(crate) fn present(
     Some(entries.iter().map(|entry| entry & PRESENT != 0).collect())
 }
 
-/// Whether a process alone maps all pages of a range that are present; `None` where the kernel does not tell.
+/// Whether only this process maps the present pages of a range; `None` if the kernel does not say.
 pub(crate) fn alone(
     root: &Root,
     process: ProcessId,

@@ -1,7 +1,7 @@
 //! The records of a perf ring, and what a sample's data source says.
 //!
 //! Format: include/uapi/linux/perf_event.h, `enum perf_event_type` and `union perf_mem_data_src`.
-//! Safe functions over bytes: whatever is in them, the answer is records or an end.
+//! Safe functions over bytes: any input gives records or an end.
 
 use numaherd_world::MemorySource;
 
@@ -22,7 +22,7 @@ const THROTTLE: u32 = 5;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
 
-/// Which fields the samples of a ring have.
+/// The fields of a ring's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The weight in parts (Linux 5.12) or as one number.
@@ -50,7 +50,7 @@ impl Layout {
     }
 }
 
-/// A sample as it is in the ring.
+/// A sample as in the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawSample {
     pub pid: u32,
@@ -58,10 +58,10 @@ pub struct RawSample {
     pub time: u64,
     pub address: u64,
     pub cpu: u32,
-    /// Latency; 0 where the hardware gives none.
+    /// Latency; 0 if the hardware gives none.
     pub weight: u64,
     pub source: DataSource,
-    /// Physical address; 0 where it was not asked for or is not known.
+    /// Physical address; 0 if not asked for or unknown.
     pub physical: u64,
 }
 
@@ -140,7 +140,7 @@ fn read(record: &[u8], layout: Layout) -> Option<Record> {
     })
 }
 
-/// Two `u32`s that lie one after the other in memory.
+/// Two `u32`s that are adjacent in memory.
 fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (
@@ -164,13 +164,13 @@ impl DataSource {
         self.0 & 0x6 != 0
     }
 
-    /// What answered. The level number is used where the kernel gives one, else the older bits.
+    /// What answered. The level number is used if the kernel gives one, else the older bits.
     pub fn memory_source(self) -> MemorySource {
         let level_bits = self.0 >> 5 & 0x3fff;
         let level_number = self.0 >> 33 & 0xf;
         let remote = self.0 >> 37 & 1 == 1;
         let hops = self.0 >> 43 & 0x7;
-        // Another core's cache on the same node (0 hops) is not remote for placement's purposes.
+        // Another core's cache on the same node (0 hops) is not remote for placement.
         let other_node = remote && hops != 1;
         let of_cache = |far: bool| {
             if far {

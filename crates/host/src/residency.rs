@@ -1,19 +1,18 @@
 //! On which nodes each process's pages are, from `numa_maps`, within a budget.
 //!
-//! The kernel walks the page tables of a process for one reading, which takes seconds for terabytes
-//! and holds the process's memory lock meanwhile. So a reading is made when the last one has been
-//! paid for: a process whose reading took 10 ms is read again after 1 s at a share of 1 %. All
-//! processes together keep to the same share of a tick, the longest unread first. Those that have never been read go first: those
-//! that run, then the oldest, until these readings have taken as long as the tick, so that looks go on among thousands. A
-//! process whose pages Numaherd has moved since is read again ten times as soon, and at once if moving them took at least as long
-//! as reading does. One that has grown to twice its pages within ten seconds of its first reading is read again at once: programs
-//! load their data when they begin.
+//! For one reading, the kernel walks the page tables of a process, which takes seconds for terabytes, and holds its
+//! memory lock meanwhile. So a process is read again only when its last reading has been paid for: at a share of 1 %, a
+//! reading of 10 ms allows the next after 1 s. All processes together keep to the same share of a tick, the longest
+//! unread first. Processes that were never read go first: those that run, then the oldest, until these readings have
+//! taken as long as the tick, so that looks go on among thousands. A process whose pages Numaherd has since moved is
+//! read again ten times as soon, and at once if moving them took at least as long as reading does. One that has grown
+//! to twice its pages within ten seconds of its first reading is read again at once: programs load their data when they
+//! begin.
 //!
-//! The same file tells of a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory apart
-//! from CPUs, it tells with `maps` in which mappings much private memory is.
+//! The same file shows a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory
+//! apart from CPUs, it and `maps` show which mappings hold much private memory.
 //!
-//! Where the kernel has no numa_maps (CONFIG_NUMA off) there is one node, and everything that is
-//! resident is on it.
+//! A kernel without numa_maps (CONFIG_NUMA off) has one node, and all resident memory is on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,9 +25,9 @@ use crate::kernel::Kernel;
 use crate::proc::numa_maps::NodePages;
 use crate::proc::{decimal, maps, numa_maps, words};
 
-/// For how many ns after its first reading a process is watched for growth (chosen here).
+/// How long after its first reading a process is watched for growth, in ns (chosen here).
 const YOUNG: u64 = 10_000_000_000;
-/// How many times its share a process may cost whose pages have been moved since it was read (chosen here).
+/// How many times its share a process may cost if its pages have moved since it was read (chosen here).
 const WHERE_MOVED: f64 = 10.0;
 
 #[derive(Clone, Debug, Default)]
@@ -71,7 +70,7 @@ impl Residencies {
         }
     }
 
-    /// The same; tells extents where `needed`.
+    /// The same; reports extents if `needed`.
     pub(crate) fn with_extents(self, needed: bool) -> Self {
         Self {
             with_extents: needed,
@@ -79,15 +78,15 @@ impl Residencies {
         }
     }
 
-    /// Pages of a process have been moved: a decision on what was read before would be on where pages are no more.
+    /// Notes that pages of a process were moved, so that its last reading is outdated.
     pub(crate) fn moved(&mut self, process: ProcessId, took_ns: u64) {
         if let Some(read) = self.known.get_mut(&process) {
             read.moving_ns = read.moving_ns.saturating_add(took_ns.max(1));
         }
     }
 
-    /// Reads anew what is due among these processes (`true` for those that ran in the last
-    /// interval; the others' pages stay where they are), and forgets all others.
+    /// Reads again what is due among these processes (`true` for those that ran in the last interval; the others' pages
+    /// stay where they are); forgets all others.
     pub(crate) fn refresh(
         &mut self,
         kernel: &dyn Kernel,
@@ -98,7 +97,7 @@ impl Residencies {
             processes.iter().map(|&(process, _)| process).collect();
         self.known.retain(|process, _| alive.contains(process));
         let now = kernel.now_ns();
-        // When each was last read, whether it is idle, and which it is; those that never were come first.
+        // Last reading, idleness and id of each; processes never read come first.
         let mut due: Vec<(Option<u64>, bool, ProcessId)> = Vec::new();
         for &(process, ran) in processes {
             let Some(read) = self.known.get(&process) else {
@@ -144,7 +143,7 @@ impl Residencies {
         is_moved || now_ns.saturating_sub(read.at_ns) as f64 >= paid_after
     }
 
-    /// Whether a process has twice the pages that it was last read with, soon after its first reading.
+    /// Whether a process now has twice the pages of its last reading, soon after its first.
     fn has_doubled(&mut self, process: ProcessId, now_ns: u64) -> bool {
         let Some(read) =
             (self.known.get(&process)).filter(|read| now_ns.saturating_sub(read.since_ns) < YOUNG)
@@ -156,17 +155,17 @@ impl Residencies {
         doubled.is_some_and(|doubled| self.resident(process).is_some_and(|now| now >= doubled))
     }
 
-    /// Where the pages of a process were when it was last read; `None` where that cannot be had.
+    /// Where the pages of a process were when last read; `None` if that is unknown.
     pub(crate) fn of(&self, process: ProcessId) -> Option<&Residency> {
         self.known.get(&process)?.residency.as_ref()
     }
 
-    /// The memory policy that its user gave a process's memory or a part of it, as of the same time.
+    /// The memory policy that a user set for all or part of a process's memory, as of the same time.
     pub(crate) fn policy_of(&self, process: ProcessId) -> Option<&Arc<str>> {
         self.known.get(&process)?.policy.as_ref()
     }
 
-    /// Where much private memory of a process is, as of the same time.
+    /// Where a process has much private memory, as of the same time.
     pub(crate) fn extents_of(&self, process: ProcessId) -> Arc<[Extent]> {
         let read = self.known.get(&process);
         read.map_or_else(Arc::default, |read| read.extents.clone())
@@ -196,7 +195,7 @@ impl Residencies {
         }
     }
 
-    /// The mappings of private memory that have a block or more, with where they end, which `maps` alone tells.
+    /// The mappings of private memory with at least a block, and their ends, which only `maps` has.
     fn extents(&mut self, process: ProcessId, mappings: Vec<NodePages>) -> Arc<[Extent]> {
         let file = format!("proc/{}/maps", process.pid);
         if !self.with_extents || self.root.read_into(&file, &mut self.buffer).is_err() {
@@ -353,8 +352,8 @@ mod tests {
         assert_eq!(asked(false), []);
     }
 
-    /// A reading has taken 10 ms where readings may take a hundredth of the time, and then the pages go to another node; if
-    /// `moving_ns`, by an order that took so long. The node on which they are seen after each of these waits.
+    /// A reading has taken 10 ms where readings may take a hundredth of the time, and then the pages go to another
+    /// node; with `moving_ns`, by an order that took so long. Returns where they are seen after each of these waits.
     fn seen_after<const WAITS: usize>(
         moving_ns: Option<u64>,
         waits_ms: [u64; WAITS],

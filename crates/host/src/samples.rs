@@ -1,13 +1,13 @@
 //! Memory samples: single accesses with address, latency and source, from the PMU's ring buffers.
 //!
-//! What samples: the lab's PMU, Intel's load latency (PEBS), AMD's instruction sampling (IBS). Where
-//! the program may watch whole CPUs, one ring per CPU takes the samples of every thread, and those
-//! outside the selection are dropped; otherwise one ring per watched thread, as many as the kernel
-//! lets us map, in turns when there are more.
+//! The source is the lab's PMU, Intel's load latency (PEBS), or AMD's instruction sampling (IBS).
+//! If the program may watch whole CPUs, one ring per CPU takes the samples of all threads, and
+//! those outside the selection are dropped. Otherwise there is one ring per watched thread; if the
+//! kernel does not map so many, threads take turns.
 //!
-//! Order: every ring is in its own order only. What was sampled after a collection began is kept
-//! for the next one, so that each collection is complete up to its beginning and collections follow
-//! each other in time.
+//! Order: each ring is ordered only in itself. Samples from after a collection's beginning are kept
+//! for the next one: each collection is complete up to its beginning, and collections follow each
+//! other in time.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -27,10 +27,10 @@ mod recipe;
 
 pub(crate) use recipe::{Recipe, choose};
 
-/// Collections for which a thread keeps its ring when there are more threads than rings.
+/// Collections for which a thread keeps its ring if there are more threads than rings.
 const TURN: u64 = 50;
 
-/// The watched threads, as the scan last saw them: number to identity.
+/// The watched threads as of the last scan: number to identity.
 pub(crate) type Roster = Latest<HashMap<u32, (ThreadId, ProcessId)>>;
 
 /// A ring with the leader that must stay open.
@@ -49,7 +49,6 @@ pub(crate) struct Collected {
     pub(crate) gaps: Vec<String>,
 }
 
-/// Collects samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     kernel: Arc<dyn Kernel>,
@@ -66,7 +65,7 @@ pub(crate) struct Sampler {
     waiting: VecDeque<ThreadId>,
     /// Threads with a ring, the one that had it longest first.
     served: VecDeque<ThreadId>,
-    /// Most rings that the kernel let us have; unlimited until it refused.
+    /// The most rings that the kernel allows; unlimited until it refuses.
     most_rings: usize,
     collections: u64,
     kept: Vec<RawSample>,
@@ -112,7 +111,7 @@ impl Sampler {
         }
     }
 
-    /// Everything sampled since the last collection. `now_ns` is on the monotonic clock.
+    /// All samples since the last collection. `now_ns` is on the monotonic clock.
     pub(crate) fn collect(&mut self, online: &CpuSet, now_ns: u64) -> Collected {
         self.collections += 1;
         let mut losses = Losses::default();
@@ -137,7 +136,7 @@ impl Sampler {
             self.bytes.clear();
         }
         raw.sort_by_key(|sample| sample.time);
-        // What lies after the beginning of this collection may still be missing from another ring.
+        // For times after this collection began, another ring may still lack samples.
         let complete = raw.partition_point(|sample| sample.time <= now_ns);
         self.kept = raw.split_off(complete);
         let roster = self.roster.now();
@@ -150,7 +149,7 @@ impl Sampler {
         }
     }
 
-    /// Samples nothing until the next collection, and forgets what was sampled since the last.
+    /// Stops sampling until the next collection, and forgets the samples since the last.
     pub(crate) fn close(&mut self) {
         self.cpus.clear();
         self.threads.clear();
@@ -158,7 +157,7 @@ impl Sampler {
         self.kept.clear();
     }
 
-    /// A sample of a watched thread with an address, in the words of the world.
+    /// A watched thread's sample with an address, as the world's type.
     fn understand(
         &self,
         raw: &RawSample,
@@ -246,7 +245,7 @@ impl Sampler {
         losses.without_ring = self.waiting.len();
     }
 
-    /// Opens and maps one ring; smaller where the kernel's limits ask for it.
+    /// Opens and maps one ring; smaller if the kernel's limits require it.
     fn tap(&mut self, tid: Option<u32>, cpu: Option<u32>) -> Result<Tap, Errno> {
         let (leader, mut event) = self.recipe.open(&*self.kernel, tid, cpu)?;
         loop {

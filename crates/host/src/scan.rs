@@ -2,27 +2,26 @@
 //!
 //! A tick must be cheap with thousands of threads, most of which sleep:
 //!
-//! * One system call says how much CPU time all threads of a process have had so far. If that is what it was in the last
-//!   tick, none of them has run, ended or started another, and nothing of them is read.
-//! * Otherwise their masks are read, and those that ran when they were last looked at are looked at; one that did not, after as many ticks as it
-//!   had slept by then, at most [`ASLEEP`]. Where the time of the process has grown by more than theirs, and what is
-//!   missing has come to [`UNSEEN`] of the interval, all its threads are looked at. So a thread that wakes is seen at once
-//!   if it runs for longer than that, and within [`ASLEEP`] ticks if not: it counts as sleeping until then, and its time
-//!   counts when it is seen. The one thread of a process is seen at once.
-//! * To look at a thread is to read its schedstat file, and the rest only if that has changed. The files of threads that
-//!   run stay open and are read anew with one call each (a descriptor of a thread that has ended answers `ESRCH`,
-//!   whoever has its number by then), up to [`MOST_OPEN`] threads: each holds some 10 kB of the kernel's memory.
+//! * One system call reads the CPU time so far of all threads of a process. If it has not changed since the last tick,
+//!   no thread has run, ended or started another, and nothing more is read.
+//! * Otherwise, the masks are read, and the threads that ran at their last look are looked at; a thread that did not,
+//!   after as many ticks as it had then slept, at most [`ASLEEP`]. If the process's time has grown by more than theirs,
+//!   and the difference has reached [`UNSEEN`] of the interval, all its threads are looked at. So a thread that wakes
+//!   is seen at once if it runs for longer than that, else within [`ASLEEP`] ticks; until then it counts as sleeping,
+//!   and its time counts when it is seen. The only thread of a process is seen at once.
+//! * A look at a thread reads its schedstat file, and the rest only if that has changed. The files of running threads
+//!   stay open and are read again with one call each (the descriptor of a thread that has ended returns `ESRCH`, even
+//!   if its number was reused), up to [`MOST_OPEN`] threads: each takes some 10 kB of the kernel's memory.
 //!
-//! Folders of threads are listed only when a process says that it has another number of them, or when one of them has
-//! ended. What others may change, but seldom do, is looked at every [`SELDOM`] ticks: cgroups, allowed nodes, masks of processes
-//! that sleep, and whether a process that was not selected is another by now; cgroup and scheduling class of a thread that
-//! sleeps every [`ASLEEP`], or [`RESTING`] if its whole process does, and threads of the kernel's own that were not selected
-//! every [`RESTING`]. Where the kernel does not tell the time of a process (a captured tree), all threads are looked at in
-//! each tick.
+//! Folders of threads are listed only when a process reports another number of them, or one of them has ended. What
+//! others seldom change is checked every [`SELDOM`] ticks: cgroups, allowed nodes, masks of sleeping processes, and
+//! whether the number of an unselected process belongs to another now. The cgroup and scheduling class of a sleeping
+//! thread are checked every [`ASLEEP`] ticks, or [`RESTING`] if its whole process sleeps; unselected threads of the
+//! kernel's own, every [`RESTING`]. If the kernel does not give a process's time (a captured tree), all threads are
+//! looked at in each tick.
 //!
-//! A process's number may be used again while its files are read by path. What was read of a process is
-//! kept only if the number is still that process's afterwards: a process that has ended does not come
-//! back, so the number was its own all the while.
+//! A process's number may be reused while its files are read by path. What was read is kept only if the number is still
+//! that process's afterwards: a process that has ended does not come back, so the number was its own all the while.
 
 mod find;
 mod look;
@@ -44,18 +43,18 @@ use look::WatchedThread;
 
 /// Ticks between two looks at what seldom changes.
 const SELDOM: u64 = 16;
-/// Ticks between two looks at a thread that sleeps, at most (chosen here: 16 of 1,000 threads a tick). A multiple of
+/// The most ticks between two looks at a sleeping thread (chosen here: 16 of 1,000 threads a tick). A multiple of
 /// [`SELDOM`].
 const ASLEEP: u64 = 64;
-/// The same where its whole process sleeps, and ticks until the number of a thread of the kernel's own is looked at again
+/// The same if its whole process sleeps, and ticks until the number of one of the kernel's own threads is checked again
 /// (chosen here: 4 of 1,000 threads a tick). A multiple of [`ASLEEP`].
 const RESTING: u64 = 256;
-/// The part of an interval that threads of a process may have run without being looked at (chosen here: a hundredth).
+/// The part of an interval that a process's threads may run without a look (chosen here: a hundredth).
 const UNSEEN: u64 = 100;
-/// Threads whose files stay open, at most (chosen here: some 40 MB of the kernel's memory).
+/// The most threads whose files stay open (chosen here: some 40 MB of the kernel's memory).
 const MOST_OPEN: usize = 4096;
 
-/// A process that is watched.
+/// A watched process.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) id: ProcessId,
@@ -69,11 +68,11 @@ pub(crate) struct Watched {
     /// CPU time of all its threads in the last interval, in ns.
     pub(crate) ran_ns: u64,
     threads: BTreeMap<u32, WatchedThread>,
-    /// CPU time so far in ns that the kernel tells of all its threads, where it does.
+    /// CPU time so far in ns of all its threads, if the kernel gives it.
     told_ns: Option<u64>,
     /// Whether none of them has run in the last interval.
     has_slept: bool,
-    /// The part of it that is not in the times of its threads, as of the last look at all of them: that of threads that
+    /// The part of `told_ns` outside the times of its threads, as of the last look at all of them: that of threads that
     /// have ended.
     elsewhere_ns: u64,
 }
@@ -87,14 +86,14 @@ pub(crate) struct Scanner {
     named: Vec<ProcessId>,
     only_user: Option<u32>,
     groups: GroupRules,
-    /// The rules as they are in this scan.
+    /// The rules of this scan.
     rules: Arc<Vec<GroupRule>>,
     include_pinned: bool,
     own_pid: Option<u32>,
     all_nodes: Arc<NodeSet>,
     cpusets: Cpusets,
     watched: BTreeMap<u32, Watched>,
-    /// Processes that were not selected, and the scan in which to look again.
+    /// Unselected processes, and the scan in which to check each again.
     passed_over: HashMap<u32, u64>,
     scan: u64,
     tick_ns: u64,
@@ -102,11 +101,11 @@ pub(crate) struct Scanner {
     buffer: Vec<u8>,
     mask: Vec<u64>,
     unreadable: usize,
-    /// Threads whose files are open, counted every [`SELDOM`] scans; those that were opened since are added.
+    /// Threads whose files are open, counted every [`SELDOM`] scans, plus those opened since.
     open: usize,
 }
 
-/// One scan: what it needs, and the threads that it has seen.
+/// One scan: what it needs, and the threads it has seen.
 pub(crate) struct Tick<'t> {
     pub(crate) kernel: &'t dyn Kernel,
     pub(crate) assignments: &'t mut Assignments,
@@ -161,7 +160,7 @@ impl Scanner {
         self.watched.values()
     }
 
-    /// The process that a thread belonged to in the last scan.
+    /// The process of a thread in the last scan.
     pub(crate) fn process_of(&self, thread: ThreadId) -> Option<ProcessId> {
         self.watched
             .values()
@@ -174,7 +173,7 @@ impl Scanner {
             .map(|process| process.id)
     }
 
-    /// Has the mask of a thread read in the next scan, however long it has slept: it has just been set.
+    /// Has the next scan read a thread's mask, however long it has slept: the mask has just been set.
     pub(crate) fn mask_was_set(&mut self, thread: ThreadId) {
         let threads = self.watched.values_mut();
         let known = threads.filter_map(|process| process.threads.get_mut(&thread.tid));
@@ -239,7 +238,7 @@ impl Scanner {
         if self.is_seldom(pid) {
             process.allowed_nodes = self.allowed_nodes(pid);
         }
-        // It may run another program since the last scan, which its name showed then.
+        // Its name in the last scan may have shown that it runs another program.
         if !self.rules.is_empty() && (self.is_seldom(pid) || process.grouped_as != process.name) {
             self.group(process);
         }
@@ -247,14 +246,14 @@ impl Scanner {
         let from = tick.threads.len();
         let before = process.threads.len();
         let siblings = self.look_at_threads(tick, process);
-        // Of threads that have slept, none has ended or started another.
+        // If its threads have slept, none has ended or started another.
         let is_complete = process.threads.len() == before
             && match siblings {
                 Some(siblings) => siblings == before as u64,
                 None => before > 0,
             };
         if !is_complete && !self.list_threads(tick, process) {
-            // Nothing of a process that ended under our eyes is reported.
+            // Nothing is reported of a process that has just ended.
             tick.threads.truncate(from);
             return false;
         }

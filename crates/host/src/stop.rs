@@ -1,5 +1,5 @@
-//! Ways to stop a waiting world, or only to wake it, from anywhere: another thread, or a signal
-//! handler's thread.
+//! Ways to stop a waiting world, or just to wake it, from another thread or a signal handler's
+//! thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::HostError;
 
-/// Asks a world to stop. Clones ask the same world; once asked, it stays asked.
+/// Asks a world to stop, for good. Clones ask the same world.
 #[derive(Clone, Debug)]
 pub struct Stop {
     shared: Arc<Shared>,
@@ -37,7 +37,7 @@ impl Stop {
     /// Asks. Waiting threads wake at once; page moves end after the batch that they are in.
     pub fn ask(&self) {
         self.shared.asked.store(true, Ordering::Release);
-        // The descriptor stays readable for ever: nobody reads it. A full counter is readable too.
+        // It is never read and so stays readable for ever. A full counter is readable too.
         let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
     }
 
@@ -70,7 +70,7 @@ impl Stop {
     }
 }
 
-/// A descriptor that can be read once it has been written to.
+/// A descriptor that becomes readable when written to.
 fn event() -> Result<OwnedFd, HostError> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(|errno| HostError::Wake { errno })

@@ -1,21 +1,21 @@
-//! Finds threads by their mask, anywhere on the machine: those that were started with one of ours may
-//! be in processes that nobody looks at.
+//! Finds threads by their mask, anywhere on the machine: threads started with a mask of ours may be in processes that
+//! are not watched.
 //!
-//! A process that has been looked at is passed over until the next thorough look, unless it has such threads and
-//! nobody watches it: whatever starts with a mask of ours is a new process, or is in one that has such threads.
+//! A process that was looked at is skipped until the next thorough look, unless it has such threads and is not watched:
+//! a thread that starts with a mask of ours is in a new process, or in one that has such threads.
 //!
-//! A thread may start another and end before it is looked at. Hence each list is read again until nothing new is in
-//! it: if no such thread is found then, there is none, nor anyone who could start one but those who are watched. Where
-//! processes start faster than they can be looked at, this would not end, so that a list is read [`MOST_LISTS`] times.
-//! The search is complete all the same if everyone new in the last list could be looked at: who starts later than that
-//! is started by someone in it, or by his descendants. Nor may anyone who was found have a parent that could not be looked
-//! at: whether it is an heir shows when it is an orphan. Nor may anyone who was given back be in the middle of starting
-//! another ([`mid_fork`](crate::mid_fork)).
+//! A thread may start another and end before it is looked at. So each list is read again until it has nothing new: if
+//! no such thread is found then, there is none, nor any thread that could start one except the watched ones. If
+//! processes start faster than they can be looked at, this would not end, so a list is read [`MOST_LISTS`] times at
+//! most. The search is still complete if every new entry in the last list could be looked at: later ones are started by
+//! these or by their descendants. It is not complete if the parent of a found thread could not be looked at, since only
+//! an orphan shows whether it is an heir; nor if a thread that was given back may be in the middle of starting another
+//! ([`mid_fork`](crate::mid_fork)).
 //!
-//! While the kernel sets masks anew, they do not show what it has left of ours. Hence it is asked what they are in their cpusets
-//! of shortly before too; and if a cpuset has changed in a search, those of its threads that seemed to have other masks are
-//! looked at until mask and cpuset of each belong together. If they do not, or the mask is one of ours, the search is not
-//! complete.
+//! While the kernel sets masks anew, they do not show what it has left of ours. So masks are also compared with what
+//! recent cpusets would leave of ours. If a cpuset has changed during a search, its threads that seemed to have other
+//! masks are looked at until the mask and cpuset of each belong together. If they do not, or the mask is one of ours,
+//! the search is not complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::threads::{BETWEEN_LOOKS, MOST_LOOKS, look};
 /// Time in ns between two thorough looks that nobody asked for.
 const SELDOM_NS: u64 = 16_000_000_000;
 
-/// For how many ns a thorough look waits until no thread may be in the middle of starting another (chosen here).
+/// How long a thorough look waits for threads in the middle of starting another, in ns (chosen here).
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// How often a list is read in one look (chosen here).
@@ -49,15 +49,15 @@ pub(crate) struct Sweep {
     passed_over: Vec<u32>,
     /// When the next thorough look is due.
     thorough_at_ns: u64,
-    /// The oldest birth in each session, once it has been asked for in a look.
+    /// The earliest birth in each session, once a look has needed it.
     sessions: Option<BTreeMap<u32, u64>>,
-    /// Whose children may not be there to be seen yet.
+    /// Threads whose children may not be visible yet.
     mid_fork: MidFork,
-    /// The threads that had other masks than those that are wanted in the search of now.
+    /// The threads with other masks than the wanted ones, in the present search.
     others: Vec<Other>,
 }
 
-/// A thread that has a mask which seems to be none of those that are wanted.
+/// A thread whose mask seems to be none of the wanted ones.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     pid: u32,
@@ -65,7 +65,7 @@ struct Other {
     cpuset: CpusetNumber,
 }
 
-/// A process and its family, as [`Bound`] tells of them.
+/// A process and its family, as in [`Bound`].
 struct Family {
     process: ProcessId,
     kin: Kinship,
@@ -80,7 +80,7 @@ pub(crate) struct Wanted<'w> {
     /// born no earlier than this, in clock ticks since boot.
     pub(crate) since: u64,
     pub(crate) effort: Effort,
-    /// Whether others look after the new threads of the process of that number.
+    /// Whether the new threads of the process with this number are watched.
     pub(crate) is_watched: &'w dyn Fn(u32) -> bool,
 }
 
@@ -102,7 +102,7 @@ impl Sweep {
         self.mid_fork.given_back(&self.root, tid);
     }
 
-    /// Whether all children of the threads that were given back can be seen; a thorough look waits for that.
+    /// Whether all children of the threads given back are visible; a thorough look waits for that.
     fn are_born(&mut self, kernel: &dyn Kernel, effort: Effort) -> bool {
         let begun_ns = kernel.now_ns();
         loop {
@@ -120,7 +120,7 @@ impl Sweep {
         }
     }
 
-    /// The cpusets as they are now, with those CPUs online.
+    /// The present cpusets, given these online CPUs.
     pub(crate) fn cpusets(&mut self, online: &CpuSet) -> &mut Cpusets {
         self.cpusets.begin(online);
         &mut self.cpusets
@@ -178,7 +178,7 @@ impl Sweep {
         search
     }
 
-    /// Whether those that seemed to have other masks do have them, where their cpusets have changed shortly before.
+    /// Whether the threads that seemed to have other masks do, where their cpusets have recently changed.
     fn are_others(&mut self, kernel: &dyn Kernel, wanted: &Wanted<'_>) -> bool {
         let mut others = std::mem::take(&mut self.others);
         self.cpusets.begin_again(kernel.now_ns());
@@ -218,7 +218,7 @@ impl Sweep {
         numbers
     }
 
-    /// Those of a process. The search is complete if each of its threads that were listed was there to be looked at.
+    /// The wanted threads of a process. The search is complete if each listed thread could be looked at.
     fn of_process(
         &mut self,
         kernel: &dyn Kernel,
@@ -242,7 +242,7 @@ impl Sweep {
                 lists += 1;
             }
             let Some(tid) = tids.pop() else {
-                // Without a thread it has ended, or nobody may list them.
+                // Without a thread, it has ended or may not be listed.
                 let has_ended = listed.is_empty() && mask_of(pid) == Err(Errno::SRCH);
                 search.is_complete &= !has_ended;
                 return search;
@@ -262,9 +262,9 @@ impl Sweep {
                 cpus: (*self.cpusets.cpus(cpuset)).clone(),
                 earlier: self.cpusets.earlier(cpuset),
             };
-            // Of a mask that has all CPUs of a smaller cpuset, or of which none is left there, the kernel leaves the whole
-            // cpuset, and sets it again when that is widened. Whoever has no mask looks the same, so that this is asked only
-            // where all are looked at.
+            // If a mask has all CPUs of a smaller cpuset, or none of its CPUs, the kernel leaves the whole cpuset, and
+            // sets the mask again when that is widened. Threads without a mask look the same, so this is checked only
+            // when all threads are looked at.
             let may_be_ours =
                 wanted.effort == Effort::Thorough || !is_whole(&bounds.mask, &bounds.cpus);
             let is_wanted = |given: &Arc<CpuSet>| bounds.is(given);
@@ -272,7 +272,7 @@ impl Sweep {
                 self.others.push(Other { pid, tid, cpuset });
                 continue;
             }
-            // A number may be used again at any time: the mask must be this thread's before and after.
+            // A number may be reused at any time: the mask must be this thread's before and after.
             let process = process.get_or_insert_with(|| self.process(pid));
             if let Some(bound) = self.known(&folder, process.as_ref(), tid, bounds)
                 && mask_of(tid).as_ref() == Ok(&bound.bounds.mask)
@@ -293,7 +293,7 @@ impl Sweep {
         text.is_ok_and(|text| stat::parse(&text).is_some_and(|stat| stat.is_kernels()))
     }
 
-    /// What files tell of a thread; nothing of one that is the kernel's own or has ended.
+    /// What files say about a thread; `None` if it is the kernel's own or has ended.
     fn known(
         &self,
         folder: &str,
@@ -321,7 +321,7 @@ impl Sweep {
     fn process(&mut self, pid: u32) -> Option<Family> {
         let (born, kin) = kinship(&self.root, pid)?;
         let is_orphan = self.is_orphan(&kin);
-        // Nobody asks it of others.
+        // Used for orphans only.
         let session_born = match is_orphan {
             true => born.min(self.oldest_in(kin.session)),
             false => born,
@@ -334,8 +334,8 @@ impl Sweep {
         })
     }
 
-    /// When the oldest process of a session was born, as far as it shows: the one that began it, or where that has
-    /// ended, who is left.
+    /// When the oldest known process of a session was born: the one that began it or, if that has ended, the oldest
+    /// that is left.
     fn oldest_in(&mut self, session: u32) -> u64 {
         if let Some((_, born)) = self.session_and_birth(session) {
             return born;
@@ -362,8 +362,8 @@ impl Sweep {
         stat::parse(&text).map(|stat| (stat.session, stat.born))
     }
 
-    /// Whether the parent may have got the process when the one that started it ended: whoever takes orphans in
-    /// is in another session than they, or is the first process.
+    /// Whether the parent may have adopted the process when its starter ended: a process that takes orphans in is in
+    /// another session than they, or is the first process.
     fn is_orphan(&self, kin: &Kinship) -> bool {
         let session = || {
             self.session_and_birth(kin.parent)
@@ -373,7 +373,7 @@ impl Sweep {
     }
 }
 
-/// When a process was born, and what it descends from.
+/// When a process was born, and its kinship.
 pub(crate) fn kinship(root: &Root, pid: u32) -> Option<(u64, Kinship)> {
     let read = |name: &str| root.read(&format!("proc/{pid}/{name}"));
     let text = read("stat").ok()?;

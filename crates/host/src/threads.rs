@@ -1,5 +1,4 @@
-//! The affinities of single threads, without a world around them: what giving back after a kill
-//! needs.
+//! The affinities of single threads, without a world around them: needed to give back after a kill.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// The threads whose /proc is below `root`; for the live machine that is `/`.
+    /// The threads whose /proc is below `root`; `/` is the live machine.
     pub fn new(root: &Path) -> Self {
         let root = Root::new(root);
         Self {
@@ -32,7 +31,7 @@ impl Threads {
     }
 
     fn online(&self) -> CpuSet {
-        // Where it is not known, none counts as offline.
+        // If unknown, no CPU counts as offline.
         let all = || (0..=u32::from(u16::MAX)).map(Into::into).collect();
         self.live.root.online_cpus().unwrap_or_else(all)
     }
@@ -75,17 +74,17 @@ impl Affinities for Threads {
     }
 }
 
-/// How often mask and cpuset are read until they belong together, and how long it is waited in between (chosen here): the
-/// kernel is through with a cpuset of some thousand threads by then.
+/// How often mask and cpuset are read until they belong together, and the wait in between (chosen here): the kernel has
+/// then finished with a cpuset of some thousand threads.
 pub(crate) const MOST_LOOKS: u32 = 8;
 pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// How often a mask is set while the cpuset changes (chosen here).
 const MOST_TRIES: u32 = 3;
 
-/// Gives a thread the CPUs of an order. Where its cpuset is widened meanwhile, Linux may leave it what the mask has in the
-/// cpuset of before, until that changes the next time: `__sched_setaffinity` in kernel/sched/syscalls.c reads the cpuset
-/// before it sets the mask, and then looks only whether the cpuset has been narrowed. Then it is set once more.
+/// Gives a thread the CPUs of an order. If its cpuset is widened meanwhile, Linux may leave it what the mask has in the
+/// former cpuset, until the next change: `__sched_setaffinity` in kernel/sched/syscalls.c reads the cpuset before it
+/// sets the mask, and then only checks whether the cpuset was narrowed. The mask is then set again.
 pub(crate) fn set(
     kernel: &dyn Kernel,
     cpusets: &mut Cpusets,
@@ -110,12 +109,12 @@ pub(crate) fn set(
 /// The mask of a thread and the CPUs of its cpuset, as far as they belong together.
 pub(crate) struct Look {
     pub(crate) bounds: Bounds,
-    /// Whether the cpuset was the same before and after the mask was read, which has none but its CPUs. If not, the mask may
-    /// still be to be set anew.
+    /// Whether the cpuset stayed the same while the mask was read, and has all of the mask's CPUs. If not, the kernel
+    /// may be yet to set the mask anew.
     pub(crate) is_settled: bool,
 }
 
-/// Looks at a thread with this folder of /proc once; `mask` reads its mask.
+/// Looks once at a thread with this folder in /proc; `mask` reads its mask.
 pub(crate) fn look<E>(
     kernel: &dyn Kernel,
     cpusets: &mut Cpusets,
@@ -160,7 +159,7 @@ pub(crate) fn bounds_of(
             return Ok(Some(bounds));
         }
         if looks == MOST_LOOKS {
-            // It changes all the time: the mask may be what was left of any in a cpuset of just now.
+            // It keeps changing: the mask may be what any recent cpuset left of one.
             let cpus = bounds.mask.clone();
             return Ok(Some(Bounds { cpus, ..bounds }));
         }
@@ -181,8 +180,8 @@ mod tests {
         list.parse().unwrap()
     }
 
-    /// A kernel that sets the mask of its one thread anew only in the pause after a cpuset has changed, and changes the cpuset
-    /// once more then if there is a next change.
+    /// A kernel that sets the mask of its one thread anew only in the pause after a change of cpuset, and then changes
+    /// the cpuset once more if there is a next change.
     #[derive(Debug)]
     struct Late {
         file: PathBuf,
@@ -225,7 +224,7 @@ mod tests {
         cpusets.begin(&cpus("0-7"));
         let number = cpusets.number_of("proc/7");
         cpusets.cpus(number);
-        // It was given CPU 3, which its cpuset of then did not have: the kernel has left it the whole of that.
+        // It was given CPU 3, which its former cpuset lacked: the kernel has left it all of that cpuset.
         fs::write(&file, "0-7").unwrap();
         let kernel = Late {
             file,

@@ -1,4 +1,4 @@
-//! Users: by name, of processes, and the one whose processes alone this program may steer.
+//! Users: by name, of processes, and the only one whose processes this program may steer.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use crate::files::Root;
 use crate::perf_errors::{SYS_NICE, SYS_PTRACE};
 use crate::proc::status::{self, Status};
 
-/// The user as which a process acts; `None` where there is no such process.
+/// The user as which a process acts; `None` if there is no such process.
 pub fn user_of(root: &Path, pid: u32) -> Option<u32> {
     of_process(&Root::new(root), pid)
 }
 
-/// The one user whose processes this program may steer, and which capability it would need for those of
+/// The only user whose processes this program may steer, and the capability that it lacks for those of
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confined {
@@ -22,7 +22,7 @@ pub struct Confined {
     pub lacks: &'static str,
 }
 
-/// What a program does with the processes that it steers.
+/// What a program does to the processes that it steers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// It places their threads (`CAP_SYS_NICE`).
@@ -31,7 +31,7 @@ pub enum Reach {
     Memory,
 }
 
-/// The user to whose processes this program is confined; `None` where it may steer everyone's.
+/// The user to whose processes this program is confined; `None` if it may steer all processes.
 pub fn confined_to(root: &Path, reach: Reach) -> Option<Confined> {
     let own = read(&Root::new(root), "self")?;
     let lacks = match (own.has(SYS_NICE), own.has(SYS_PTRACE)) {
@@ -52,10 +52,10 @@ fn read(root: &Root, process: &str) -> Option<Status> {
     Some(status::parse(&text))
 }
 
-/// The number of a user by name, from `/etc/passwd` under a root; a number is taken as it is.
+/// A user's id by name, from `/etc/passwd` under a root; a number stands for itself.
 ///
 /// # Errors
-/// When the file cannot be read or does not name the user.
+/// The file cannot be read or does not name the user.
 pub fn user_number(root: &Path, name: &str) -> Result<u32, HostError> {
     if let Ok(number) = name.parse() {
         return Ok(number);
@@ -82,7 +82,7 @@ pub fn user_number(root: &Path, name: &str) -> Result<u32, HostError> {
 mod tests {
     use super::*;
 
-    /// What a program with these capabilities in effect may steer, without and with others' memory.
+    /// What a program with these capabilities may steer, without and with others' memory.
     fn confined(capabilities: &str) -> [Option<&'static str>; 2] {
         let tree = tempfile::tempdir().unwrap();
         let own = tree.path().join("proc/self");

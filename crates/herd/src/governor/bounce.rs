@@ -1,4 +1,4 @@
-//! What goes to and fro is frozen for a while.
+//! Freezes what goes to and fro, for a while.
 //!
 //! Rule: a thing (a thread, a piece of a process's memory) that went between the same two places
 //! `limit` times within `window`, in either direction, stays where it is for `freeze`.
@@ -16,7 +16,7 @@ pub struct BounceLimit {
     pub limit: usize,
     /// The window in ns.
     pub window_ns: u64,
-    /// How long a thing that bounced stays, in ns.
+    /// How long it then stays, in ns.
     pub freeze_ns: u64,
 }
 
@@ -43,12 +43,12 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
         }
     }
 
-    /// Another limit from now on; what has moved still counts, and what is frozen stays so.
+    /// Sets another limit. Past moves still count, and what is frozen stays so.
     pub fn set_limit(&mut self, limit: BounceLimit) {
         self.limit = limit;
     }
 
-    /// Whether the thing may go from one place to the other now. One time too many freezes it.
+    /// Whether the thing may go from one place to the other now. One move too many freezes it.
     ///
     /// # Errors
     /// How many times it went between them, or `None` when it is still frozen.
@@ -56,7 +56,7 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
         self.may_move_within(self.limit.limit, thing, from, to, now_ns)
     }
 
-    /// The same with another limit of times for this thing.
+    /// The same with another limit of moves for this thing.
     ///
     /// # Errors
     /// As [`Self::may_move`].
@@ -106,7 +106,7 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
         self.things.get(&thing)?.moves.back().map(|&(.., to)| to)
     }
 
-    /// Forgets what the predicate does not hold for, and what is too old to count.
+    /// Forgets what the predicate rejects, and what is too old to count.
     pub fn keep(&mut self, now_ns: u64, mut wanted: impl FnMut(K) -> bool) {
         let since = now_ns.saturating_sub(self.limit.window_ns);
         self.things.retain(|&thing, history| {

@@ -1,22 +1,21 @@
 //! Whose affinity a thread has: the kernel's, ours, or someone else's.
 //!
 //! Rules, in order:
-//! * a mask that covers every online CPU of the thread's cpuset is nobody's: the kernel places it;
-//! * the mask that we last set is ours, also when the kernel has narrowed it to a smaller cpuset;
-//! * so is, for the first thread of a process, any mask that we set in the process: a thread that starts another
-//!   program takes the first one's place, its number and its birth, and keeps the mask that it had itself
-//!   (execve(2));
-//! * a thread that is new since the last snapshot, and comes with a mask that we set in the same
-//!   process, was started by a thread that we had placed and inherited the mask: it is ours, and is
-//!   given back at the end. Until it is given a mask by order, any that we set is its: where its cpuset has none of their
-//!   CPUs, several look the same, and which one it has shows only when the cpuset is widened;
-//! * so is an heir in another process, wherever that is (`heirs`);
-//! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread
-//!   that was there before cannot have inherited its mask, though it be the same as one of ours. While cpusets change,
-//!   that a new one has another mask is believed only when they have rested ([`RESTED_NS`]).
+//! * A mask that covers every online CPU of the thread's cpuset is nobody's: the kernel places the thread.
+//! * The mask that we last set is ours, even when the kernel has narrowed it to a smaller cpuset.
+//! * For the first thread of a process, any mask that we set in the process is ours: a thread that starts another
+//!   program takes the first one's place, its number and its birth, and keeps its own mask (execve(2)).
+//! * A thread that is new since the last snapshot and has a mask that we set in the same process was started by a
+//!   thread that we had placed, and inherited the mask: it is ours, and is given back at the end. Until an order gives
+//!   it a mask, any mask that we set counts as its own: masks look alike where the cpuset has none of their CPUs, and
+//!   only a wider cpuset shows which one it is.
+//! * An heir in another process is likewise ours (`heirs`).
+//! * Any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread that was there before
+//!   cannot have inherited its mask, even if it equals one of ours. While cpusets change, a new thread is believed to
+//!   have a foreign mask only once they have rested ([`RESTED_NS`]).
 //!
-//! Where placements are carried out by hints, no mask is ever ours: a thread that is held keeps the mask with which it was
-//! found, nobody inherits anything, and a mask that changes is its user's doing.
+//! Where hints carry out placements, no mask is ever ours: a held thread keeps the mask with which it was found, no
+//! thread inherits anything, and a change of mask is its user's doing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +23,8 @@ use std::sync::Arc;
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{Enforcement, Kinship, ProcessId, Snapshot, Thread, ThreadId};
 
-/// For how long no cpuset has been seen to change before it is believed that a new thread has no mask of ours (chosen here).
-/// A snapshot may show a mask that does not belong to the cpuset beside it.
+/// How long all cpusets must have been unchanged before a new thread counts as having no mask of ours (chosen here): a
+/// snapshot may show a mask that does not belong to the cpuset beside it.
 pub const RESTED_NS: u64 = 10_000_000_000;
 
 /// Whose affinity a thread has.
@@ -42,40 +41,40 @@ pub enum Owner {
 /// What we know of the mask of a thread that we placed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// Of which process.
+    /// Its process.
     pub process: ProcessId,
     /// Its name.
     pub name: String,
     /// Its mask as it was found.
     pub found: Arc<CpuSet>,
-    /// The mask that gives it back: `found`, or all CPUs of the machine for a thread that was
-    /// nobody's, so that it follows its cpuset again when that grows.
+    /// The mask that gives it back: `found`, or all CPUs of the machine if the kernel placed the thread, so that it
+    /// follows its cpuset when that grows.
     pub back: Arc<CpuSet>,
-    /// The mask that we last set; by hints, that with which it was found.
+    /// The mask that we last set; with hints, the one it was found with.
     pub mask: Arc<CpuSet>,
     /// What its process descends from.
     pub kin: Arc<Kinship>,
-    /// Threads that were born before have not inherited the mask (on the clock of [`World::births_now`]).
+    /// Threads born before this have not inherited the mask (on the clock of [`World::births_now`]).
     ///
     /// [`World::births_now`]: numaherd_world::World::births_now
     pub since: u64,
 }
 
 impl Held {
-    /// Whether the thread was born with the mask, and has been given none by order.
+    /// Whether the thread was born with the mask and no order has given it one.
     pub(crate) fn is_inherited(&self, thread: ThreadId) -> bool {
         self.since != 0 && self.since == thread.born
     }
 }
 
-/// Whom the last search for heirs has judged.
+/// Threads that the last heir search judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// Whether it was complete: no heir was left out.
     pub is_complete: bool,
-    /// Threads that were born before are no heirs.
+    /// Threads born before this are no heirs.
     pub since: u64,
-    /// The threads with masks of ours that it found, heirs and others.
+    /// The threads found with masks of ours, heirs and others.
     pub found: BTreeSet<ThreadId>,
 }
 
@@ -86,7 +85,7 @@ impl Judged {
 }
 
 impl Default for Judged {
-    /// Before the first search nobody can be an heir.
+    /// Before the first search, there are no heirs.
     fn default() -> Self {
         Self {
             is_complete: true,
@@ -103,21 +102,21 @@ pub struct Holdings {
     threads: BTreeMap<ThreadId, Held>,
     // Every mask set in a process so far, each once, with what its first holder had before.
     masks: BTreeMap<ProcessId, Vec<Held>>,
-    // The threads of the last snapshot, ascending, but those of which it is not clear yet whether they are heirs.
+    // The threads of the last snapshot, ascending, except those that may still turn out to be heirs.
     seen: Vec<ThreadId>,
-    // Those of them, ascending, that had their whole cpuset when they were new, where that is what the kernel leaves of a mask
-    // of ours: only a thorough search tells whether they are heirs.
+    // The exceptions, ascending, that were new with their whole cpuset, where the kernel leaves just that of a mask of
+    // ours: only a thorough search can tell whether they are heirs.
     doubted: Vec<ThreadId>,
-    // Those that had another mask than ours when they were new, ascending, and when that was.
+    // The threads that were not in `seen` before the last snapshot, ascending, and its time.
     fresh: Vec<ThreadId>,
     fresh_ns: u64,
-    // The cpusets that the threads had then, and when others were last seen.
+    // The cpusets in the last snapshot, and when they last changed.
     cpusets: BTreeSet<Vec<u64>>,
     changed_ns: Option<u64>,
 }
 
 impl Holdings {
-    /// None yet, of placements that are carried out in this way.
+    /// None yet, with placements carried out in this way.
     pub fn new(enforcement: Enforcement) -> Self {
         Self {
             enforcement,
@@ -125,17 +124,17 @@ impl Holdings {
         }
     }
 
-    /// Whether a thread that is held has a mask of ours.
+    /// Whether held threads have masks of ours.
     pub fn are_masks(&self) -> bool {
         self.enforcement == Enforcement::Affinity
     }
 
-    /// What is known of a thread that we hold.
+    /// What is known of a held thread.
     pub fn get(&self, thread: ThreadId) -> Option<&Held> {
         self.threads.get(&thread)
     }
 
-    /// The threads that we hold, ascending.
+    /// The held threads, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Held)> {
         self.threads.iter().map(|(&thread, held)| (thread, held))
     }
@@ -152,7 +151,7 @@ impl Holdings {
         if ours { Owner::Ours } else { Owner::Other }
     }
 
-    /// Whether the thread is held, and nobody else has changed its mask since.
+    /// Whether the thread is held, and no one else has changed its mask since.
     pub fn holds(&self, thread: &Thread, online: &CpuSet) -> bool {
         match self.owner(thread, online) {
             Owner::Ours => true,
@@ -161,7 +160,7 @@ impl Holdings {
         }
     }
 
-    /// Whether the mask of a thread of which this is held `is` one of ours.
+    /// Whether the mask of a thread with this holding `is` one of ours.
     pub fn is_ours(&self, thread: ThreadId, held: &Held, is: impl Fn(&CpuSet) -> bool) -> bool {
         let set_in_process = || self.masks.get(&held.process).into_iter().flatten();
         let set = || self.masks.values().flatten();
@@ -199,13 +198,13 @@ impl Holdings {
         }
     }
 
-    /// Notes that a thread has a mask or hint of ours now.
+    /// Notes that a thread now has a mask or hint of ours.
     pub fn hold(&mut self, thread: ThreadId, held: Held) {
         self.was_set(&held);
         self.threads.insert(thread, held);
     }
 
-    /// Notes that a thread has, or had, a mask of ours, which its heirs may have.
+    /// Notes that a thread has, or had, a mask of ours; its heirs may have it.
     pub fn was_set(&mut self, held: &Held) {
         if !self.are_masks() {
             return;
@@ -221,27 +220,27 @@ impl Holdings {
         self.threads.remove(&thread);
     }
 
-    /// What was set in each process, each mask once: what heirs may have.
+    /// What was set in each process, each mask once: heirs may have it.
     pub fn donors(&self) -> Vec<Held> {
         self.masks.values().flatten().cloned().collect()
     }
 
-    /// Whether a thread was in the last snapshot: its mask now is none that it was born with.
+    /// Whether a thread was in the last snapshot: it was not born with its present mask.
     pub fn has_seen(&self, thread: ThreadId) -> bool {
         self.seen.binary_search(&thread).is_ok()
     }
 
-    /// Forgets the masks of processes that are gone, and in which no thread is to be given back.
+    /// Forgets the masks of processes that have ended and have no thread to give back.
     pub fn keep_processes(&mut self, snapshot: &Snapshot) {
         let held: BTreeSet<ProcessId> = self.threads.values().map(|held| held.process).collect();
         self.masks
             .retain(|process, _| snapshot.process(*process).is_some() || held.contains(process));
     }
 
-    /// Takes in the threads that were started with a mask of ours since the last call, and those that have taken
-    /// the place of another with theirs; returns what was taken in. Whether others that have such a mask are heirs is
-    /// clear only where the last `search` has judged them: it looks later than the snapshot, when the kernel may have left
-    /// another of their masks.
+    /// Adds the threads that were started with a mask of ours since the last call, and those that took another thread's
+    /// place with their mask; returns what was added. Whether other threads with such a mask are heirs is clear only
+    /// where the last `search` has judged them: it looks later than the snapshot, when the kernel may show another of
+    /// their masks.
     pub fn adopt(&mut self, snapshot: &Snapshot, search: &Judged) -> Vec<(ThreadId, Held)> {
         let mut heirs = self.heirs(snapshot);
         heirs.extend(self.successors(snapshot));
@@ -259,7 +258,7 @@ impl Holdings {
             was || is_whole(thread, &snapshot.online) && has_mask(thread)
         };
         let is_settled = |thread: &Thread| {
-            // No part of a mask, nor of a cpuset, is all of the machine.
+            // No part of a mask or of a cpuset covers the whole machine.
             self.masks.is_empty()
                 || snapshot.online.is_subset(&thread.affinity)
                 || have_rested && is_later && self.fresh.binary_search(&thread.id).is_ok()
@@ -295,7 +294,7 @@ impl Holdings {
         let mut cpusets: BTreeSet<&[u64]> = BTreeSet::new();
         let mut last = None;
         for thread in &snapshot.threads {
-            // Threads share them more often than not.
+            // Most threads share their cpuset.
             if !last.is_some_and(|last| Arc::ptr_eq(last, &thread.cpuset)) {
                 cpusets.insert(thread.cpuset.as_words());
                 last = Some(&thread.cpuset);
@@ -342,7 +341,7 @@ impl Holdings {
         heirs.collect()
     }
 
-    /// The threads that we hold and that have come to another mask of ours by starting another program.
+    /// Held threads that have another mask of ours because they started another program.
     fn successors(&self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
         let successor = |(&id, held): (&ThreadId, &Held)| {
             let thread = snapshot.thread(id)?;
@@ -364,12 +363,12 @@ impl Holdings {
     }
 }
 
-/// Whether the thread is the first of the process, whose place another may take.
+/// Whether this is the process's first thread, whose place another may take.
 pub(crate) fn is_first(thread: ThreadId, process: ProcessId) -> bool {
     thread.tid == process.pid
 }
 
-/// What of the machine counts for ownership.
+/// What ownership depends on in the machine.
 #[derive(Clone, Debug)]
 pub struct MachineCpus<'a> {
     /// The CPUs that are online now.

@@ -1,9 +1,9 @@
 //! The half of the governor that lets pages move.
 //!
-//! It runs where the paging runs, at the paging cadence, and knows the latest snapshot that it was
-//! shown. A window of pages that cannot go now is refused: by the next time its samples are stale.
-//! An order for all pages of a process, or for those of a kind, which a policy gives once, waits in line until there is
-//! bandwidth for it; a later one for the same process and thread and some of the same pages takes its place.
+//! It runs with the paging, at the paging cadence, and knows the latest snapshot shown to it. It refuses a window of
+//! pages that cannot move now: by the next round its samples are stale. An order for all pages of a process, or for
+//! those of a kind, is given only once, and waits in line for bandwidth; a later one for the same process and thread
+//! and some of the same pages takes its place.
 
 mod ordered;
 
@@ -24,22 +24,21 @@ use super::{Guard, Objection, Refusal, Verdict, unless};
 use crate::settings::Limits;
 use ordered::{Ordered, overlap};
 
-/// Memory whose going to and fro is followed as one, in base pages: 2 MiB of 4 KiB pages, so that
-/// two threads at work in two places of a window are not taken for a bounce. Orders for less are
-/// followed page by page: neighbours may well belong to different nodes.
+/// The unit in which memory is followed for bounces, in base pages: 2 MiB of 4 KiB pages, so that two threads at work
+/// in two places of a window do not look like a bounce. Smaller orders are followed page by page: neighbours may well
+/// belong to different nodes.
 const PIECE_PAGES: u64 = 512;
 
-/// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
 
 /// What came of page orders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GovernedPages {
-    /// What to carry out: waiting orders whose turn has come first, then new ones.
+    /// What to carry out: first waiting orders whose turn has come, then new ones.
     pub orders: Vec<PageOrder>,
     /// What was refused.
     pub refusals: Vec<Refusal>,
-    /// Orders of this plan that wait for bandwidth, by their place in it.
+    /// Orders of this plan that wait for bandwidth, as indices into it.
     pub waiting: Vec<usize>,
 }
 
@@ -73,11 +72,11 @@ impl PageGovernor {
         }
     }
 
-    /// From now on within other limits. What was moved still counts: budgets are not filled again.
+    /// Sets other limits. What was moved still counts: budgets are not refilled.
     pub fn set_limits(&mut self, limits: &Limits) {
         self.limits = limits.clone();
         self.bounces.set_limit(bounce_limit(limits));
-        // What passed until now has filled them at the former rates.
+        // The time until now was filled at the former rates.
         for bucket in self.whole.iter_mut().chain(self.processes.values_mut()) {
             bucket.advance(self.now_ns);
         }
@@ -97,7 +96,7 @@ impl PageGovernor {
         waiting.iter().map(refused).collect()
     }
 
-    /// The time up to which it has been told, in ns since the world began.
+    /// The latest time it knows, in ns since the world began.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -107,12 +106,12 @@ impl PageGovernor {
         !self.line.is_empty()
     }
 
-    /// Lets time pass; a time that lies back changes nothing.
+    /// Lets time pass; an earlier time changes nothing.
     pub fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    /// Shown the latest snapshot.
+    /// Takes in a new snapshot.
     pub fn see(&mut self, snapshot: Arc<Snapshot>) {
         self.advance(snapshot.time_ns);
         self.processes
@@ -124,7 +123,7 @@ impl PageGovernor {
         self.snapshot = Some(snapshot);
     }
 
-    /// Turns page orders of a plan into orders, refusals and orders that wait; each becomes one.
+    /// Turns each page order of a plan into an order, a refusal or a waiting order.
     pub fn govern(&mut self, plan: &[PageOrder]) -> GovernedPages {
         let mut governed = GovernedPages::default();
         let mut ordered = Ordered::default();
@@ -146,8 +145,8 @@ impl PageGovernor {
         governed
     }
 
-    /// Told what became of the orders: what was not moved does not count against the bandwidth, and
-    /// what was moved counts for bounces.
+    /// Takes in outcomes of orders: what was not moved does not count against the bandwidth, and what was moved counts
+    /// for bounces.
     pub fn carried_out(&mut self, orders: &[PageOrder], outcomes: &[PageOutcome]) {
         for (order, outcome) in orders.iter().zip(outcomes) {
             let page_bytes = self.snapshot.as_ref().map_or(0, |s| s.page_bytes);
@@ -200,7 +199,7 @@ impl PageGovernor {
         }
     }
 
-    /// Puts an order in line; returns the refusal of the one whose place it takes.
+    /// Puts an order in line; returns the refusal of the order that it replaces.
     fn wait(&mut self, order: &PageOrder) -> Option<Refusal> {
         let same = |other: &&mut PageOrder| {
             (other.process, other.thread) == (order.process, order.thread)
@@ -237,7 +236,7 @@ impl PageGovernor {
     }
 
     fn note_moved(&mut self, key: (ProcessId, Followed), to: NodeId) {
-        // Where it came from first is not known; its first move is from where it went to.
+        // Its first origin is unknown: the first move counts as from its target.
         let from = self.bounces.last_place(key).unwrap_or(to);
         if from != to || self.bounces.last_place(key).is_none() {
             self.bounces.moved(key, from, to, self.now_ns);
@@ -246,7 +245,7 @@ impl PageGovernor {
 
     fn target_has_room(&self, snapshot: &Snapshot, to: NodeId, size: Option<u64>) -> Verdict {
         let Some(node) = snapshot.nodes.iter().find(|node| node.id == to) else {
-            // The world did not see how full the node is; the kernel still refuses what does not fit.
+            // The world did not see this node's memory; the kernel still refuses what does not fit.
             return Ok(());
         };
         let sent = self.sent_bytes.get(&to).copied().unwrap_or(0);
@@ -279,7 +278,7 @@ impl PageGovernor {
             .processes
             .entry(process.id)
             .or_insert_with(|| bucket(limits, own, now));
-        // That a process runs a machine may have turned out since.
+        // The process may have turned out to run a machine since.
         one.set(own * MIB, burst_bytes(limits, own));
         one.advance(now);
         unless(one.allows(), guard, || match &process.machine {
@@ -305,7 +304,7 @@ impl PageGovernor {
         }
     }
 
-    /// The most base pages that these orders can move, as far as residency is known.
+    /// The most base pages that these orders can move, where residency is known.
     pub fn pages_in(&self, orders: &[PageOrder]) -> u64 {
         let pages = orders.iter().filter_map(|order| self.size_pages(order));
         pages.fold(0, u64::saturating_add)
@@ -343,8 +342,8 @@ fn known_process(snapshot: &Snapshot, id: ProcessId) -> Result<&Process, Objecti
     })
 }
 
-/// Memory belongs to its user as CPUs do, but to each by its own sign: a memory policy, and an affinity. So the pages of
-/// threads that their user pinned may move, as the kernel's own balancing moves them.
+/// Memory belongs to its user as CPUs do, but the signs differ: a memory policy for memory, an affinity for CPUs. So
+/// pages of threads pinned by their user may move, as under the kernel's own balancing.
 fn may_be_touched(snapshot: &Snapshot, order: &PageOrder, process: &Process) -> Verdict {
     if let Some(policy) = &process.memory_policy {
         let why = format!("its memory has a policy of its user's ({policy})");
@@ -371,13 +370,13 @@ fn may_be_touched(snapshot: &Snapshot, order: &PageOrder, process: &Process) -> 
     }
 }
 
-/// Whether an order waits for bandwidth: those that a policy gives once, for all pages or for a kind of them.
+/// Whether an order waits for bandwidth: one for all pages, or for a kind of them, which is given once.
 fn waits(pages: &Pages) -> bool {
     matches!(pages, Pages::All | Pages::OfKind { .. })
 }
 
-/// Shared memory and files are also those of others. Who has which is not known; whoever has any of that kind that is
-/// mapped more than once may have these.
+/// Other processes may share this memory or file. Which ones is not known: every process with pages of this kind that
+/// are mapped more than once counts.
 fn others_allow_it(snapshot: &Snapshot, order: &PageOrder) -> Verdict {
     let Pages::OfKind { kind, .. } = order.pages else {
         return Ok(());
@@ -461,16 +460,16 @@ fn not_ordered_elsewhere(ordered: &Ordered, order: &PageOrder) -> Verdict {
     }
 }
 
-/// What is followed as one when it goes to and fro.
+/// What is followed as one for bounces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Followed {
     /// All pages of the process.
     All,
     /// A part of those of one kind.
     OfKind(MemoryKind, Part),
-    /// Many pages of an order, by the number of their piece.
+    /// A piece of a large order, by its number.
     Piece(u64),
-    /// A page of an order that is smaller than a piece.
+    /// A page of an order smaller than a piece.
     Page(u64),
 }
 

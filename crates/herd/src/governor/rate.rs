@@ -1,11 +1,10 @@
-//! How much may be done per second: a token bucket on the world's own time.
+//! Rate limits: a token bucket on the world's own time.
 //!
-//! The bucket fills at `rate` up to `burst`. Something may be done while there is at least one
-//! token, and then takes what it costs, so that one large thing (all pages of a process) can put the
-//! bucket into debt; nothing more is let through until it has filled again.
+//! The bucket fills at `rate` up to `burst`. A thing may be done while there is at least one token, and then
+//! takes what it costs. One large thing (all pages of a process) can thus put the bucket into debt; nothing
+//! more passes until it has filled again.
 //! Property: what was taken by time t is at most `burst + rate * t` plus the cost of one thing.
 
-/// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
 /// A token bucket.
@@ -28,26 +27,26 @@ impl TokenBucket {
         }
     }
 
-    /// From now on it fills at another rate, up to another burst.
+    /// Sets another rate and another burst.
     pub fn set(&mut self, rate: f64, burst: f64) {
         self.rate = rate;
         self.burst = burst;
         self.tokens = self.tokens.min(burst);
     }
 
-    /// Lets time pass. A time that lies back changes nothing.
+    /// Lets time pass. An earlier time changes nothing.
     pub fn advance(&mut self, now_ns: u64) {
         let passed = now_ns.saturating_sub(self.at_ns) as f64 / SECOND_NS;
         self.at_ns = self.at_ns.max(now_ns);
         self.tokens = (self.tokens + passed * self.rate).min(self.burst);
     }
 
-    /// Whether a thing may be done that costs one token or more.
+    /// Whether a thing that costs one token or more may be done.
     pub fn allows(&self) -> bool {
         self.tokens >= 1.0
     }
 
-    /// Takes what a thing costs, into debt if need be.
+    /// Takes what a thing costs, if need be into debt.
     pub fn take(&mut self, cost: f64) {
         self.tokens -= cost;
     }

@@ -1,12 +1,11 @@
 //! The half of the governor that lets threads move.
 //!
-//! In: a snapshot and the placements of a plan. Out: affinity orders, what had to be written down
-//! before they are carried out, and the refusals. [`ThreadGovernor::carried_out`] is then told what
-//! became of the orders; limits count what was done, not what was wished.
+//! Input: a snapshot and the placements of a plan. Output: affinity orders, what to write down before they are carried
+//! out, and the refusals. [`ThreadGovernor::carried_out`] then takes in what became of the orders; limits count what
+//! was done, not what was wished.
 //!
-//! Apart: the guards that look at nothing but thread and machine (`guards`), how many may move
-//! (`moves`), what is undone (`undo`), what is given to idle nodes (`steal`), what was done (`outcomes`),
-//! what a person should know (`notices`).
+//! Submodules: guards that look only at thread and machine (`guards`), how many may move (`moves`), what is undone
+//! (`undo`), what is given to idle nodes (`steal`), what was done (`outcomes`), what a person should know (`notices`).
 
 mod guards;
 mod moves;
@@ -41,34 +40,34 @@ use steal::Places;
 /// Why an affinity is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The plan's entry of that number, which is a placement.
+    /// The placement at this index of the plan's entries.
     Placement(usize),
     /// A move that made things worse is undone.
     Undo,
-    /// A thread that is held where it has to wait is given to an idle node.
+    /// A thread that waits where it is held is given to an idle node.
     Steal,
-    /// The plan's entry of that number, which is a release, gives the thread back.
+    /// The release at this index of the plan's entries gives the thread back.
     Release(usize),
-    /// The plan's entry of that number takes the thread back to where it was found; what a request asks for.
+    /// The entry at this index takes the thread back to where it was found, as a request asked.
     Return(usize),
     /// The thread is no longer among those to be steered, or herding ends.
     GiveBack,
 }
 
-/// One affinity order, with what the governor must remember of it.
+/// An affinity order, with what the governor must remember of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The order.
     pub order: AffinityOrder,
     /// Why.
     pub cause: Cause,
-    /// What is held of the thread once the order is carried out.
+    /// What is held of the thread once this is done.
     pub held: Held,
     /// The core that it had been given before.
     pub assigned_before: Option<CpuId>,
-    /// Where it was, for a policy's purposes; `None` when it was not in the snapshot.
+    /// Where the thread was, for policies; `None` when it was not in the snapshot.
     pub from: Option<CpuId>,
-    /// Whether it has to leave the CPU that it last ran on.
+    /// Whether it must leave the CPU that it last ran on.
     pub leaves: bool,
 }
 
@@ -83,19 +82,19 @@ pub struct Governed {
     pub undone: Vec<Undone>,
     /// Threads that are given to idle nodes; their orders are among `changes`.
     pub stolen: Vec<Stolen>,
-    /// Threads that were started with a mask of ours, to be written down as such.
+    /// Threads that were started with a mask of ours, to be written down as ours.
     pub adopted: Vec<(ThreadId, Held)>,
-    /// Threads whose giving back is among `changes` although their mask was none of ours in the snapshot: it may be that their
-    /// cpuset had just changed, or that the mask was seen before that.
+    /// Threads to give back although the snapshot showed no mask of ours: their cpuset may just have changed, or the
+    /// snapshot may have seen the mask before that.
     pub doubted: BTreeSet<ThreadId>,
-    /// Threads that would be given back, whose mask someone else has changed since.
+    /// Threads that were to be given back, but whose mask someone else has changed.
     pub left_alone: Vec<ThreadId>,
     /// What a person should know; each sentence is given once.
     pub notices: Vec<String>,
 }
 
 impl Change {
-    /// The place in the plan of the entry that asked for it, if one did.
+    /// The index in the plan of the entry that asked for it, if any.
     pub fn entry(&self) -> Option<usize> {
         match self.cause {
             Cause::Placement(entry) | Cause::Release(entry) | Cause::Return(entry) => Some(entry),
@@ -103,14 +102,14 @@ impl Change {
         }
     }
 
-    /// Whether it counts as a move: the thread has to leave its CPU, and not for being given back.
+    /// Whether it counts as a move: the thread must leave its CPU, and is not being given back.
     pub fn is_move(&self) -> bool {
         self.leaves && !matches!(self.cause, Cause::GiveBack | Cause::Release(_))
     }
 }
 
 impl Governed {
-    /// Takes in what became of an entry of the plan.
+    /// Adds the result of an entry of the plan.
     fn take(&mut self, entry: usize, thread: ThreadId, change: Result<Change, Objection>) {
         match change {
             Ok(change) => self.changes.push(change),
@@ -172,7 +171,7 @@ impl ThreadGovernor {
         }
     }
 
-    /// The same where placements are carried out in another way than by masks.
+    /// Sets how placements are carried out; by masks unless told otherwise.
     pub fn enforced(mut self, enforcement: Enforcement) -> Self {
         self.holdings = Holdings::new(enforcement);
         self
@@ -183,8 +182,8 @@ impl ThreadGovernor {
         &self.holdings
     }
 
-    /// Takes in heirs that were found elsewhere than in a snapshot. Where the search for them was not complete, those
-    /// that are found in the next one may still have their masks from processes that have ended.
+    /// Adds heirs that were not found in a snapshot. If the search was not complete, the next one may still find heirs
+    /// of processes that have ended.
     pub(crate) fn adopt(&mut self, heirs: Vec<(ThreadId, Held)>, search: Judged) {
         self.search = search;
         for (thread, held) in heirs {
@@ -192,13 +191,13 @@ impl ThreadGovernor {
         }
     }
 
-    /// Told that a thread may have a mask of ours, although setting it failed.
+    /// Notes that a thread may have a mask of ours although setting it failed.
     pub(crate) fn may_hold(&mut self, thread: ThreadId, held: Held) {
         self.holdings.hold(thread, held);
     }
 
-    /// From now on within other limits. Threads are held as before, and nothing that limits count is
-    /// forgotten: budgets are not filled again, and what went to and fro is still frozen.
+    /// Sets other limits. Threads stay held, and nothing that limits count is forgotten: budgets are not refilled, and
+    /// what went to and fro stays frozen.
     pub fn set_limits(&mut self, limits: &Limits) {
         let before = std::mem::replace(&mut self.limits, limits.clone());
         self.masks.clear();
@@ -216,8 +215,8 @@ impl ThreadGovernor {
         }
     }
 
-    /// Sees an interval in which nothing is decided. Returns the threads that were started with a mask
-    /// of ours, to be written down as such.
+    /// Takes in an interval in which nothing is decided. Returns the threads that were started with a mask of ours, to
+    /// be written down.
     pub fn watch(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
         self.forget_the_gone(snapshot);
         let adopted = self.holdings.adopt(snapshot, &self.search);
@@ -225,8 +224,7 @@ impl ThreadGovernor {
         adopted
     }
 
-    /// Told that decisions go on, after intervals in which there were none: what was measured before
-    /// says nothing of now.
+    /// Notes that decisions go on after a break: what was measured before it no longer tells anything.
     pub fn resume(&mut self) {
         if let Some(judge) = &mut self.judge {
             judge.forget_speeds();
@@ -234,8 +232,8 @@ impl ThreadGovernor {
         self.places = Places::of(&self.limits, &self.topology);
     }
 
-    /// Turns the placements and releases of a plan into changes and refusals; each becomes one or the
-    /// other. Entries are numbered through, placements first.
+    /// Turns each placement and release of a plan into a change or a refusal. Entries are numbered consecutively,
+    /// placements first.
     pub fn govern(&mut self, snapshot: &Snapshot, plan: &Plan) -> Governed {
         self.forget_the_gone(snapshot);
         self.moves.begin(snapshot);
@@ -244,7 +242,7 @@ impl ThreadGovernor {
             changes: self.leavers(snapshot),
             ..Governed::default()
         };
-        // Only now: a process may have ended that left its mask to a child.
+        // Only now: a process that left its mask to a child may have ended.
         self.forget_processes(snapshot);
         self.name_the_confined(snapshot, &mut governed.notices);
         let mut pass = Pass {
@@ -267,7 +265,7 @@ impl ThreadGovernor {
         governed
     }
 
-    /// Changes that give back every thread that we hold. Those that someone else may have changed since are *doubted*
+    /// Changes that give back every held thread. Those that someone else may have changed since are *doubted*
     /// ([`Self::may_be_changed`]).
     pub fn release(&mut self, snapshot: &Snapshot) -> Governed {
         let mut governed = Governed {
@@ -283,16 +281,16 @@ impl ThreadGovernor {
             }
             governed.changes.push(give_back(id, held, thread));
         }
-        // A thread that takes the place of a process's first one has been given back before it.
+        // The first thread goes last: one that takes its place has then been given back.
         governed
             .changes
             .sort_by_key(|change| is_first(change.order.thread, change.held.process));
         governed
     }
 
-    /// Changes that take the threads that we hold back to the CPUs on which they were `found`, and the plan that
-    /// they are of. They come before a giving back: each mask is that one CPU, and no limit of moves
-    /// counts them, for no policy asked for them.
+    /// Changes that take held threads back to the CPUs on which they were `found`, and their plan. They come before a
+    /// giving back: each mask is that one CPU, and they count against no limit of moves, since no policy asked for
+    /// them.
     pub fn take_back(
         &self,
         snapshot: &Snapshot,
@@ -327,8 +325,8 @@ impl ThreadGovernor {
         (plan, governed)
     }
 
-    /// The threads whose giving back is among the changes, and that are in no snapshot any more or doubted: someone else may
-    /// have changed their masks since.
+    /// The threads to be given back that are no longer in the snapshot, or are doubted: someone else may have changed
+    /// their masks since.
     pub fn may_be_changed(&self, governed: &Governed) -> BTreeSet<ThreadId> {
         let may_be = |change: &&Change| {
             let unseen = change.cause == Cause::GiveBack && change.from.is_none();
@@ -339,14 +337,14 @@ impl ThreadGovernor {
         changes.map(|change| change.order.thread).collect()
     }
 
-    /// Whether a thread that we hold, and that has these bounds `now`, has a mask that we did not set.
+    /// Whether a held thread with these bounds `now` has a mask that we did not set.
     pub fn is_changed(&self, thread: ThreadId, now: &Bounds) -> bool {
         let held = self.holdings.get(thread);
         let is_ours = |held| self.holdings.is_ours(thread, held, |mask| now.is(mask));
         held.is_some_and(|held| !is_ours(held))
     }
 
-    /// Takes the giving back of threads that someone else has `changed` out of the changes. They are forgotten and named in
+    /// Removes the threads that someone else has `changed` from the changes. They are forgotten and named in
     /// `left_alone`.
     pub fn leave_alone(&mut self, governed: &mut Governed, changed: &BTreeSet<ThreadId>) {
         governed.doubted.clear();
@@ -449,8 +447,7 @@ impl ThreadGovernor {
         }
     }
 
-    /// The CPUs that a thread is given with a core: its affinity scope, and no further than it
-    /// is allowed.
+    /// The CPUs that a thread gets with a core: its affinity scope, restricted to what it may use.
     fn mask(&mut self, snapshot: &Snapshot, thread: &Thread, to: CpuId) -> Arc<CpuSet> {
         let scope = self.limits.scope_of(group_of(snapshot, thread));
         let topology = &self.topology;
@@ -460,7 +457,7 @@ impl ThreadGovernor {
             .or_insert_with(|| Arc::new(reach(topology, scope, to)));
         let allowed = allowed(thread, &snapshot.online, self.limits.cpus.as_ref());
         let mask = reach.intersection(&allowed);
-        // Threads share masks more often than not; one allocation for each is enough.
+        // Most threads share masks; one allocation per mask is enough.
         if mask == **reach {
             reach.clone()
         } else {
@@ -502,9 +499,9 @@ impl ThreadGovernor {
             })
     }
 
-    /// Threads with a mask of ours that are not to be steered any more, and are given back while we still
-    /// know what they had: they are no longer seen (they have ended or left the selection), or must be
-    /// left alone now (their group has no policy any more).
+    /// Held threads that are no longer to be steered: they are no longer seen (they ended or left the selection), or
+    /// must be left alone now (their group has lost its policy). They are given back while we still know their
+    /// affinities.
     fn leavers(&self, snapshot: &Snapshot) -> Vec<Change> {
         let leaves = |thread: &Thread| {
             let ours = self.holdings.holds(thread, &snapshot.online);
@@ -535,7 +532,6 @@ impl ThreadGovernor {
     }
 }
 
-/// The group that a thread belongs to.
 fn group_of<'s>(snapshot: &'s Snapshot, thread: &Thread) -> Option<&'s str> {
     snapshot.process(thread.process)?.group.as_deref()
 }
@@ -570,7 +566,7 @@ fn give_back(id: ThreadId, held: &Held, thread: Option<&Thread>) -> Change {
     }
 }
 
-/// Whole nanoseconds of a time in seconds; what is beyond the range is held at its end.
+/// A time in seconds as whole nanoseconds, clamped to the range.
 pub(super) fn nanoseconds(seconds: f64) -> u64 {
     // A cast from float saturates, and NaN (which the settings' check refuses) becomes 0.
     (seconds * 1e9) as u64

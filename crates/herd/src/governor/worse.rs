@@ -1,28 +1,27 @@
 //! Notices when a move made a thread slower, and has it undone, once.
 //!
-//! *Speed* is instructions per second of CPU time, so that a thread which merely waits does not
-//! count as slow. It is taken over *spans* of a second or so: as many intervals as make one up, so
-//! that the rule means the same at any cadence. Compared are `n` spans before the move with `n` spans
-//! after it, `settle` spans in between being passed over (caches fill, pages follow).
+//! *Speed* is instructions per second of CPU time, so that a thread that merely waits does not count as
+//! slow. It is measured over *spans* of a second or so: as many intervals as make one up, so that the
+//! rule means the same at any cadence. The rule compares `n` spans before the move with `n` spans after
+//! it, and skips `settle` spans in between (caches fill, pages follow).
 //!
-//! A thread that is moved again before it is judged is not judged: there is no telling which move is
-//! to blame, and where it was before the first is not where an undo would put it. So a policy that
-//! tries places out and corrects itself within those seconds (BRM does, in some tenths of one) is left
-//! to it; what it lets stand is judged.
+//! A thread that is moved again before it is judged is not judged: either move could be to blame, and
+//! an undo would not put it where it was before the first. A policy that tries places out and corrects
+//! itself within those seconds (BRM does, in some tenths of one) is thus left to it; what it lets stand
+//! is judged.
 //!
 //! A move made a thread slower when
 //! * its mean speed after is below its mean speed before by more than `share`, and
-//! * its highest speed after is below its lowest before: what the workload does by itself from one
-//!   span to the next (its phases) is no fault of the move.
+//! * its highest speed after is below its lowest before: what the workload does by itself from span to
+//!   span (its phases) is no fault of the move.
 //!
-//! It is undone when, besides, the threads together gained nothing by what was moved then: the mean
-//! over all measured threads of speed after / speed before is below 1. A policy may slow one thread
-//! for the good of the others.
+//! It is undone only if, besides, the threads together gained nothing by the moves then: the mean over
+//! all measured threads of speed after / speed before is below 1. A policy may slow one thread for the
+//! good of the others.
 //!
-//! On by default, with a loss of 30 % over 3 s: it costs nothing while all goes well, and a
-//! wrong undo costs one move. Turn it off (`limits.worse.undo`) where a policy is to be measured as it
-//! was published.
-//! A move of a thread to the same domain is undone once only; if the policy insists, it has its way.
+//! On by default, with a loss of 30 % over 3 s: it costs nothing while all goes well, and a wrong undo
+//! costs one move. Turn it off (`limits.worse.undo`) to measure a policy as it was published. A
+//! thread's move to the same domain is undone only once; a policy that insists has its way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +30,7 @@ use numaherd_world::{Snapshot, Thread, ThreadId};
 
 use crate::settings::Worse;
 
-/// A thread that used less of a CPU, or was counted for less of its time, tells nothing of its speed.
+/// The speed of a thread that used less of a CPU, or was counted for less of its time, is unknown.
 const LEAST_SHARE: f64 = 0.1;
 
 /// A move that made a thread slower.
@@ -66,7 +65,7 @@ struct Pending {
     spans: usize,
 }
 
-/// What a thread did since its last span was over.
+/// What a thread did since its last span ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Span {
     length_ns: u64,
@@ -86,7 +85,7 @@ impl Span {
         }
     }
 
-    /// Instructions per second of CPU time; `None` where that would be a guess.
+    /// Instructions per second of CPU time; `None` where too little is known.
     fn speed(&self) -> Option<f64> {
         let ran = self.cpu_s >= LEAST_SHARE * self.length_ns as f64 / 1e9;
         let counted = self.counted_s >= LEAST_SHARE * self.cpu_s;
@@ -95,11 +94,10 @@ impl Span {
     }
 }
 
-/// A thread that is followed.
 #[derive(Clone, Debug, Default)]
 struct Followed {
     open: Span,
-    /// Speeds of the latest spans, as many as count, the oldest first.
+    /// Speeds of the latest spans that count, the oldest first.
     speeds: VecDeque<f64>,
     pending: Option<Pending>,
 }
@@ -122,8 +120,8 @@ impl Judge {
         }
     }
 
-    /// By another rule; `judged` are the moves that an earlier judge has judged, which are undone once
-    /// only.
+    /// By another rule; `judged` are the moves that an earlier judge has judged; each is undone only
+    /// once.
     pub fn with_judged(rule: Worse, judged: BTreeSet<(ThreadId, DomainId)>) -> Self {
         Self {
             judged,
@@ -154,7 +152,7 @@ impl Judge {
             if followed.open.length_ns.saturating_add(half) >= span_ns {
                 due.extend(followed.close(&self.rule).map(|moved| (thread.id, moved)));
             }
-            // Of most threads that sleep nothing is known.
+            // Nothing is known of most sleeping threads.
             if !followed.is_new() {
                 self.threads.insert(thread.id, followed);
             }
@@ -177,7 +175,7 @@ impl Judge {
         });
     }
 
-    /// Notes that a thread was moved to another domain by something that is not judged.
+    /// Notes that a thread was moved to another domain by a change that is not judged.
     pub fn disturbed(&mut self, thread: ThreadId) {
         if let Some(followed) = self.threads.get_mut(&thread) {
             followed.break_off();
@@ -230,7 +228,7 @@ impl Followed {
         self.open == Span::default() && self.speeds.is_empty() && self.pending.is_none()
     }
 
-    /// Ends the span; returns the move that can be judged by now.
+    /// Ends the span; returns the move that can now be judged.
     fn close(&mut self, rule: &Worse) -> Option<Pending> {
         let Some(speed) = std::mem::take(&mut self.open).speed() else {
             // One span without a speed, and before and after cannot be compared.
@@ -250,8 +248,8 @@ impl Followed {
         self.pending.take()
     }
 
-    /// The thread goes elsewhere: what it did since the last span is of no one place, and when its last
-    /// move is not judged yet, neither is what was before.
+    /// The thread goes elsewhere: what it did since the last span is of no one place; nor is what was
+    /// before, if its last move is not judged yet.
     fn break_off(&mut self) {
         self.open = Span::default();
         if self.pending.take().is_some() {
@@ -260,7 +258,7 @@ impl Followed {
     }
 }
 
-/// The share of its speed that a thread lost, when the move is to blame for it.
+/// The share of its speed that a thread lost, if the move is to blame.
 fn lost(speeds: &VecDeque<f64>, rule: &Worse) -> Option<f64> {
     let (before, after) = sides(speeds, rule)?;
     let lost = 1.0 - mean(&after) / mean(&before);

@@ -317,7 +317,7 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
         store: false,
     };
     let mut samples: Vec<Sample> = threads.iter().map(sample).collect();
-    // One of a process that nobody has seen yet.
+    // Of a process that has not been seen yet.
     samples.push(Sample {
         process: numaherd_testing::pid(99),
         ..samples[0]
@@ -392,8 +392,8 @@ fn by_name(name: &str) -> Policy {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the policies and whoever is in which group: nobody's plan names another's thread, and
-    /// no thread is named twice.
+    /// Whatever the policies and groups: no plan names another part's thread, and no thread is named
+    /// twice.
     #[test]
     fn no_part_names_anothers_threads(
         rates in proptest::collection::vec((0.0..60.0f64, 0u32..8, 0usize..3), 1..14),

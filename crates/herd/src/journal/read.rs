@@ -1,5 +1,5 @@
-//! Reads a journal. A line that is damaged is passed over: each line stands by itself. Half a line at the end is no damage:
-//! whoever was killed in the middle of it has not set what it says.
+//! Reads a journal. A damaged line is skipped: each line stands by itself. Half a line at the end is no damage: a
+//! process killed while writing it has not set what it says.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::sealed::is_whole;
 /// What a journal holds.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The boot that it is of; `None` when there is nothing in it.
+    /// The boot that it belongs to; `None` when it is empty.
     pub(super) boot: Option<String>,
-    /// The threads that are to be given back.
+    /// The threads to be given back.
     pub(super) owed: BTreeMap<ThreadId, Owed>,
     /// How many lines are damaged, and where the first is.
     pub(super) damage: Option<Damage>,

@@ -1,4 +1,4 @@
-//! Gives back what an instance left that could not do it itself.
+//! Gives back what an instance could not give back itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::heirs::{LONGEST, LOOKS, heirs, masks, since, still_started};
 pub struct Restored {
     /// Given back.
     pub restored: Vec<ThreadId>,
-    /// How many of these stood in no journal: heirs.
+    /// How many of these were heirs, in no journal.
     pub heirs: u64,
     /// Had already what was found.
     pub as_found: Vec<ThreadId>,
     /// Ended meanwhile.
     pub gone: u64,
-    /// Left alone because someone else has changed the mask since; thread, name, mask.
+    /// Left alone because someone else has changed the mask; thread, name, mask.
     pub left_alone: Vec<(ThreadId, String, CpuSet)>,
     /// Could not be given back; thread, name, error. They stay in the journal.
     pub failed: Vec<(ThreadId, String, String)>,
@@ -34,8 +34,8 @@ pub struct Restored {
 }
 
 impl Journal {
-    /// Gives back every thread that is owed, by the rules of the [module](super). A journal that cannot be
-    /// written keeps nobody bound: that is among the report's problems.
+    /// Gives back every thread that is owed, by the rules of the [module](super). A journal that cannot be written
+    /// keeps no thread bound; the report's problems say so.
     pub fn restore(&mut self, affinities: &mut dyn Affinities) -> Restored {
         let mut restoring = Restoring {
             affinities,
@@ -83,7 +83,8 @@ impl Journal {
             // After a kill, the next attempt finds by these entries what the heirs have started.
             unwritten = self.record(&entries).err().or(unwritten);
             for entry in entries {
-                // A thread that seems to be no heir may have been seen while its cpuset changed; the next search looks again.
+                // A thread that looks like no heir may have been seen while its cpuset changed; the next search looks
+                // again.
                 known.insert(entry.thread);
                 match restoring.restore_heir(&entry, &masks) {
                     Heir::Settled => {}
@@ -117,21 +118,21 @@ struct Restoring<'a> {
 enum Heir {
     /// It is back, or gone.
     Settled,
-    /// Its mask is none of ours, or is still to be set anew: if it is an heir, it is found again.
+    /// Its mask is none of ours, or is yet to be set again: if it is an heir, it is found again.
     NotYet,
     /// The kernel refuses it.
     Refused,
 }
 
 impl Restoring<'_> {
-    /// Gives back what is owed; a thread whose mask is none of ours is looked at [`LOOKS`] times and then left alone.
+    /// Gives back what is owed. A thread whose mask is none of ours is looked at [`LOOKS`] times, then left alone.
     fn restore_owed(&mut self, owed: &BTreeMap<ThreadId, Owed>) {
         let mut set_in: BTreeMap<ProcessId, Vec<&CpuSet>> = BTreeMap::new();
         for owed in owed.values() {
             let set = set_in.entry(owed.entry.process).or_default();
             set.extend(&owed.masks);
         }
-        // A thread that takes the place of a process's first one has been given back before it.
+        // The first thread goes last: one that takes its place has then been given back.
         let mut waiting: Vec<&Owed> = owed.values().collect();
         waiting.sort_by_key(|owed| is_first(owed.entry.thread, owed.entry.process));
         for look in 1..=LOOKS {
@@ -152,8 +153,8 @@ impl Restoring<'_> {
         self.report.restored.sort_unstable();
     }
 
-    /// Gives a thread back if its mask is one of ours, of which `set_in` has those of each process. Returns what it may use
-    /// where the mask is none of ours.
+    /// Gives a thread back if its mask is one of ours; `set_in` holds those set in each process. Otherwise returns what
+    /// the thread may use.
     fn look_at(
         &mut self,
         owed: &Owed,
@@ -185,7 +186,7 @@ impl Restoring<'_> {
         None
     }
 
-    /// Gives an heir back that has one of these masks.
+    /// Gives back an heir that has one of these masks.
     fn restore_heir(&mut self, entry: &SavedAffinity, masks: &[Arc<CpuSet>]) -> Heir {
         let thread = entry.thread;
         let now = match self.affinities.bounds_of(thread) {
@@ -209,7 +210,7 @@ impl Restoring<'_> {
         Heir::Refused
     }
 
-    /// Gives one thread back, whose mask is one of ours; returns whether it need not be looked at again.
+    /// Gives one thread back whose mask is one of ours; returns whether it is done with.
     fn give_back(&mut self, entry: &SavedAffinity, now: &Bounds) -> bool {
         let thread = entry.thread;
         let order = AffinityOrder {
@@ -218,7 +219,7 @@ impl Restoring<'_> {
             cpus: Arc::new(within_reach(&entry.back, &now.cpus)),
         };
         match self.affinities.set(&order) {
-            // Narrowed to its cpuset, which is what giving back to the kernel means.
+            // Narrowed to its cpuset: giving back to the kernel means just that.
             AffinityResult::Done | AffinityResult::Narrowed { .. } => {
                 self.report.restored.push(thread);
             }
@@ -233,7 +234,7 @@ impl Restoring<'_> {
         true
     }
 
-    /// Leaves a thread alone whose mask `now` is none of ours.
+    /// Leaves a thread alone; its mask `now` is none of ours.
     fn leave_alone(&mut self, entry: &SavedAffinity, now: Bounds) {
         let thread = entry.thread;
         if now.mask == entry.found || now.is(&entry.back) {
@@ -246,8 +247,8 @@ impl Restoring<'_> {
     }
 }
 
-/// The mask that gives a thread back whose cpuset has these CPUs. The kernel refuses one of which the cpuset has none: then
-/// the thread may run anywhere in it, and on the CPUs that it is due once it has them again.
+/// The mask that gives back a thread whose cpuset has these CPUs. The kernel refuses a mask with none of them: then the
+/// thread may run anywhere in its cpuset, and on its due CPUs once it has them again.
 pub(crate) fn within_reach(back: &CpuSet, cpus: &CpuSet) -> CpuSet {
     match back.intersects(cpus) {
         true => back.clone(),
@@ -255,8 +256,8 @@ pub(crate) fn within_reach(back: &CpuSet, cpus: &CpuSet) -> CpuSet {
     }
 }
 
-/// Opens the journal at `path`, gives back all that is owed and closes it: `release` after a kill. It does so
-/// even where nothing can be written.
+/// Opens the journal at `path`, gives back all that is owed and closes it: `release` after a kill. Works even where
+/// nothing can be written.
 ///
 /// # Errors
 /// As [`Journal::open`].

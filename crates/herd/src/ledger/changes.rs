@@ -1,11 +1,11 @@
-//! A snapshot written as what has changed since the one that was written before it.
+//! A snapshot written as what has changed since the previously written one.
 //!
-//! Most threads of most machines sleep, and nothing changes about them: a snapshot of 1,000 sleeping threads
-//! is some 200 kB, and its changes are some 500 bytes. The first snapshot of a file is written whole, and so is one
-//! whenever the changes since the last whole one have grown to [`MOST_CHANGES`] times its size, so that a line is
-//! had again ([`super::Place`]) without reading the file from its beginning.
+//! Most threads of most machines sleep, and nothing about them changes: a snapshot of 1,000 sleeping threads takes
+//! some 200 kB, its changes some 500 bytes. A snapshot is written whole when it is a file's first, and when the
+//! changes since the last whole one have grown to [`MOST_CHANGES`] times its size. A line can thus be read again
+//! ([`super::Place`]) without reading the file from its beginning.
 //!
-//! Property: a snapshot that is written as changes is read back as it was, to the last bit.
+//! Property: a snapshot written as changes is read back exactly, to the last bit.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Head, Line, Record};
 
-/// Bytes of changes that follow a whole snapshot, at most, as a multiple of its own (chosen here: a quarter more on
-/// disk at most, and 5 times the reading to have a line again).
+/// The most bytes of changes that follow a whole snapshot, as a multiple of its own (chosen here: at most a quarter
+/// more on disk, and 5 times the reading to read a line again).
 pub(super) const MOST_CHANGES: u64 = 4;
 
 /// The kind of a line that holds changes.
@@ -32,7 +32,7 @@ pub(super) struct ChangesLine<'s> {
     pub(super) changes: Changes<'s>,
 }
 
-/// What a snapshot says that the one before does not.
+/// What a snapshot has that the one before lacks.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Changes<'s> {
     sequence: u64,
@@ -40,10 +40,10 @@ pub(super) struct Changes<'s> {
     since: u64,
     time_ns: u64,
     interval_ns: u64,
-    /// Threads that are new, or of which more has changed than what they did.
+    /// Threads that are new, or in which more has changed than [`Did`] says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     threads: Vec<Cow<'s, Thread>>,
-    /// What threads did, where it is something else than in the interval before.
+    /// What threads did, where it differs from the previous interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     did: Vec<Did>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +61,7 @@ pub(super) struct Changes<'s> {
     gaps: Vec<String>,
 }
 
-/// What a thread did in an interval: the part of a [`Thread`] that changes while it runs.
+/// What a thread did in an interval: the part of [`Thread`] that changes while it runs.
 #[derive(Serialize, Deserialize)]
 struct Did {
     id: ThreadId,
@@ -78,8 +78,8 @@ fn is_zero(share: &f64) -> bool {
 }
 
 impl<'s> Changes<'s> {
-    /// What has changed from `last` to `now`; `None` where that is better written whole: CPUs or nodes have come or
-    /// gone, or one of the two is not in order.
+    /// What has changed from `last` to `now`; `None` if that is better written whole: CPUs or nodes have come or gone,
+    /// or one of the two is out of order.
     pub(super) fn between(last: &Snapshot, now: &'s Snapshot) -> Option<Self> {
         let Snapshot {
             sequence,
@@ -138,8 +138,8 @@ impl<'s> Changes<'s> {
         Some(changes)
     }
 
-    /// Makes `last` the snapshot that these are the changes to; the end of "the line is intact but ..." where they are
-    /// changes of another one.
+    /// Turns `last` into the snapshot with these changes. The error, for changes of another snapshot, is the end of
+    /// "the line is intact but ...".
     fn apply(self, last: &mut Snapshot) -> Result<(), String> {
         if self.since != last.sequence {
             return Err(format!(
@@ -199,7 +199,7 @@ impl Did {
     }
 }
 
-/// Whether [`Did`] says all that has changed of a thread.
+/// Whether [`Did`] says all that has changed in a thread.
 fn is_same_but_for_what_it_did(before: &Thread, after: &Thread) -> bool {
     let Thread {
         id,
@@ -225,7 +225,7 @@ fn is_same_but_for_what_it_did(before: &Thread, after: &Thread) -> bool {
         && *unmanaged == before.unmanaged
 }
 
-/// The entries of two lists side by side, by their keys; `None` where one of the lists does not ascend.
+/// The entries of two lists side by side, by their keys; `None` if one of the lists does not ascend.
 fn both<'b, 'a, T, K: Ord>(
     before: &'b [T],
     after: &'a [T],
@@ -256,7 +256,7 @@ fn unknown(what: impl std::fmt::Display) -> String {
     format!("it has changes of {what}, which is not in the snapshot before it")
 }
 
-/// Takes out of a list what is `gone`.
+/// Removes from a list what is `gone`.
 fn remove<T, K: Ord + Copy + std::fmt::Display>(
     list: &mut Vec<T>,
     gone: Vec<K>,
@@ -273,8 +273,8 @@ fn remove<T, K: Ord + Copy + std::fmt::Display>(
     Ok(())
 }
 
-/// Puts into a list what is new or has changed. What is twice in `changed` is twice in the list then, and found out as
-/// in any other snapshot.
+/// Puts what is new or has changed into a list. What is twice in `changed` is then twice in the list, and found as in
+/// any other snapshot.
 fn put<T: Clone, K: Ord>(list: &mut Vec<T>, changed: Vec<Cow<'_, T>>, key: impl Fn(&T) -> K) {
     let sorted = list.len();
     for entry in changed {
@@ -290,14 +290,14 @@ fn put<T: Clone, K: Ord>(list: &mut Vec<T>, changed: Vec<Cow<'_, T>>, key: impl 
     }
 }
 
-/// The lines of a file, of which some hold changes of the snapshot before.
+/// The lines of a file, some of which hold changes of the snapshot before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unfolded {
     last: Option<Snapshot>,
 }
 
 impl Unfolded {
-    /// The next line out of its JSON; the end of "the line is intact but ..." where it holds none.
+    /// The next line from its JSON. The error is the end of "the line is intact but ...".
     pub(super) fn line(&mut self, text: &[u8]) -> Result<Line, String> {
         let not_a_record = |error: serde_json::Error| format!("is not a record: {error}");
         let head: Head<'_> = serde_json::from_slice(text).map_err(not_a_record)?;

@@ -1,4 +1,4 @@
-//! What was asked of a running herd, and what came of it, as it is recorded.
+//! What a running herd was asked, and what came of it, as recorded.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,12 @@ pub struct Controlled {
     /// What was asked.
     #[serde(flatten)]
     pub asked: Asked,
-    /// Why it was refused, in a sentence; `None` when it was done. What was refused changed nothing.
+    /// Why it was refused, in a sentence; `None` if it was done. A refused request changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// A request as it is read: the members of every kind, so that serde need not keep them until it knows which.
+/// A request as read: the members of all kinds, so that serde need not keep them until it knows the kind.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]
@@ -72,23 +72,23 @@ impl From<Written> for Controlled {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "asked", rename_all = "kebab-case")]
 pub enum Asked {
-    /// To decide and carry out nothing until it is resumed.
+    /// To decide and carry out nothing until resumed.
     Pause {
-        /// Whether threads were to get their affinities back; their orders and outcomes are in the
-        /// `placing` and `outcome` before this record.
+        /// Whether threads were to get back their affinities; their orders and outcomes are in the `placing`
+        /// and `outcome` before this record.
         give_back: bool,
-        /// How many got theirs back.
+        /// How many got them back.
         given_back: u64,
     },
     /// To go on after a pause.
     Resume,
-    /// To go on by another policy or by other settings.
+    /// To go on with another policy or other settings.
     Change {
-        /// The policy's name, where another one was asked for.
+        /// The policy's name, if another one was asked for.
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
-        /// The settings from now on, as used; `None` when the change was refused, or changed nothing
-        /// and only had something said.
+        /// The settings from now on, as used; `None` if the change was refused, or only had something
+        /// recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
         settings: Option<Box<Settings>>,
         /// Why, in the words of the one who asked.
@@ -96,7 +96,7 @@ pub enum Asked {
     },
 }
 
-/// What a request changed. What is `None` is as it was.
+/// What a request changed. `None` means unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Changed<'c> {
     /// Whether the herd is paused from now on.
@@ -108,7 +108,7 @@ pub struct Changed<'c> {
 }
 
 impl Controlled {
-    /// What holds from now on because of it: nothing new where it was refused.
+    /// What it changes from now on: nothing if it was refused.
     pub fn changed(&self) -> Changed<'_> {
         if self.refused.is_some() {
             return Changed::default();

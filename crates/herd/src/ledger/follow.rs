@@ -1,15 +1,15 @@
-//! Reads a ledger that is still being written: complete lines as they come.
+//! Reads a ledger while it is being written: complete lines as they come.
 //!
-//! The last line may be half written; it is taken when its line feed is there. A ledger that has grown
-//! to its size is renamed to `<name>.1` and begun anew under its name ([`super::Writer`]): what is left
-//! of the old file is read first, which is open and stays so, then the new one, whose repeated start is
-//! passed over. If that has happened before, the old file is read from its beginning, as [`super::Reader`] does. Where the file was turned over twice between two looks, lines are missing; they are
-//! counted. Another run's ledger in its place is read from its beginning.
+//! The last line may be half written; it is read once its line feed is there. A ledger that has reached its size is
+//! renamed to `<name>.1` and begun anew under its name ([`super::Writer`]). The old file stays open: what is left of it
+//! is read first, then the new file, whose repeated start is skipped. If the ledger was turned over before the first
+//! look, the old file is read from its beginning, as by [`super::Reader`]. If it was turned over twice between two
+//! looks, lines are missing; they are counted. Another run's ledger in its place is read from its beginning.
 //!
-//! A whole line that is no record, or not the one to come, is damage here as it is to [`super::Reader`].
+//! A whole line that is no record, or is out of order, is damage here as for [`super::Reader`].
 //!
-//! Lines can be had again: each has a [`Place`], at which it is read anew. Who looks back through a
-//! ledger of hours need not keep it in memory.
+//! Each line has a [`Place`], from which it can be read again: a program that looks back through hours of ledger need
+//! not keep it in memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind};
@@ -26,16 +26,16 @@ use super::text::{Bytes, Start, Text};
 use super::{Header, Line, Record};
 use crate::error::HerdError;
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const CHUNK: usize = 1 << 18;
 
 /// Where a line is.
 #[derive(Clone, Debug)]
 pub struct Place {
     file: Arc<File>,
-    /// Where to begin in the file for `from`.
+    /// Where in the file to begin for `from`.
     start: Start,
-    /// The byte of the text at which to begin: at the line, or at the whole snapshot that it has changes of.
+    /// The byte of the text at which to begin: the line, or the whole snapshot that its changes start from.
     from: u64,
     to: u64,
 }
@@ -67,7 +67,7 @@ impl Place {
 pub enum Next {
     /// A line.
     Line(Line, Place),
-    /// A ledger begins here: the first, or one that took the place of the one before.
+    /// A ledger begins here: the first, or one that replaced the one before.
     Begins(Header),
     /// Nothing more is there now.
     NothingYet,
@@ -118,7 +118,7 @@ impl Follow {
         }
     }
 
-    /// How many records of unknown kind were passed over so far.
+    /// How many records of unknown kind were skipped so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -134,7 +134,7 @@ impl Follow {
         open.map_or(0, |open| open.begun.len())
     }
 
-    /// The damage that an unfinished line is, where nobody is writing the file any more.
+    /// The damage that an unfinished line is, if no one writes the file any more.
     pub fn cut(&self) -> Option<HerdError> {
         let open = self.file.as_ref().filter(|open| !open.begun.is_empty())?;
         let why = format!("the line is cut off after {} bytes", open.begun.len());
@@ -150,8 +150,8 @@ impl Follow {
     /// What comes next, as far as it is there.
     ///
     /// # Errors
-    /// As [`super::Reader::open`], but for a file that is not there yet; [`HerdError::Damaged`] where a
-    /// line is damaged. After an error there is nothing more.
+    /// As [`super::Reader::open`], except for a file that does not exist yet; [`HerdError::Damaged`] for a damaged
+    /// line. After an error, nothing more comes.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator ends where nothing is; here more may come"
@@ -203,8 +203,7 @@ impl Follow {
         }
     }
 
-    /// The line if it is to be shown: not the repeated start of a file that goes on where the one
-    /// before ended.
+    /// The line, if it is to be shown: `None` for the repeated start of a file that continues the one before.
     fn ordered(&mut self, line: Line, first: bool) -> Result<Option<Line>, String> {
         if !first {
             return in_order(line, &mut self.next_sequence).map(Some);
@@ -256,10 +255,10 @@ impl Follow {
         };
         let ours = open.file.metadata().map_err(failed)?;
         if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) {
-            // Somebody emptied it: what is in it now is another ledger.
+            // It was emptied: it now holds another ledger.
             return Ok(now.len() < open.lines.get_ref().read_bytes());
         }
-        // It was renamed after its last byte was written: what is not read by now is read first.
+        // It was renamed after its last byte was written: the unread rest is read first.
         let is_read = open.lines.get_ref().read_bytes() >= ours.len();
         match self.cut().filter(|_| is_read) {
             Some(damage) => Err(damage),
@@ -269,7 +268,7 @@ impl Follow {
 }
 
 impl Open {
-    /// The next line with its line feed, if it is there to its end.
+    /// The next line with its line feed, if it is complete.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, HerdError> {
         let (number, byte) = (self.line, self.byte);
         read_line(&mut self.lines, &mut self.begun, &self.path, number, byte)?;
@@ -281,7 +280,7 @@ impl Open {
         Ok(Some(line))
     }
 
-    /// The record that the line at `byte` holds, and where it can be read again.
+    /// The record in the line at `byte`, and where to read it again.
     fn record(&mut self, bytes: &[u8], byte: u64) -> Result<(Line, Place), String> {
         let line = record(&mut self.unfolded, bytes)?;
         let mut from = byte;

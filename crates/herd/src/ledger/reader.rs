@@ -4,8 +4,8 @@
 //! the reader says at which line and byte it ends. A last line that is still being written is neither read
 //! nor damage.
 //!
-//! Of a ledger that was turned over ([`super::Writer`]), both files are read as one: the repeated start of the later one is
-//! passed over.
+//! If a ledger was turned over ([`super::Writer`]), both files are read as one; the repeated start of the later one is
+//! skipped.
 
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -23,11 +23,11 @@ use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
 use crate::sealed::{SEAL, is_whole};
 
-/// A ledger being read: an iterator of lines that ends at the damage, if there is any, with an error
-/// that names it. Records of kinds that this program does not know are passed over and counted.
+/// A ledger being read: an iterator of lines. Where there is damage, it ends there with an error that names it. Records
+/// of kinds unknown to this program are skipped and counted.
 pub struct Reader {
     path: PathBuf,
-    /// The file that the lines come from; none for a ledger in memory.
+    /// The file of the lines; `None` for a ledger in memory.
     file: Option<Arc<File>>,
     lines: BufReader<Text>,
     header: Header,
@@ -37,7 +37,7 @@ pub struct Reader {
     unfolded: Unfolded,
     skipped: u64,
     ended: bool,
-    /// The file that goes on where this one ends.
+    /// The file that continues this one.
     later: Option<Box<Self>>,
 }
 
@@ -49,7 +49,7 @@ struct AnyHeader {
 }
 
 impl Reader {
-    /// Opens a ledger, together with the file that holds what came before, if that is there.
+    /// Opens a ledger, with the file that holds what came before, if there is one.
     ///
     /// # Errors
     /// [`HerdError::Io`] when it cannot be opened, [`HerdError::NotOurs`] when it is no ledger,
@@ -104,7 +104,7 @@ impl Reader {
         &self.header
     }
 
-    /// How many records of unknown kind were passed over so far.
+    /// How many records of unknown kind were skipped so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -136,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// Passes over the start that is repeated where `earlier` ended.
+    /// Skips the repeated start at which `earlier` ended.
     fn go_on_after(&mut self, earlier: &Self) -> Result<(), HerdError> {
         let (line, byte) = (self.line + 1, self.byte);
         if let Some(start) = self.next_line()? {
@@ -175,16 +175,16 @@ impl std::fmt::Debug for Reader {
 pub struct Ledger {
     /// The first line.
     pub header: Header,
-    /// The lines, up to the damage if there is any.
+    /// The lines, up to any damage.
     pub lines: Vec<Line>,
-    /// How many records of unknown kind were passed over.
+    /// How many records of unknown kind were skipped.
     pub skipped: u64,
     /// What stopped the reading, if not the end of the file.
     pub damage: Option<HerdError>,
 }
 
 impl Ledger {
-    /// Reads all of a ledger that can be read.
+    /// Reads all that can be read of a ledger.
     ///
     /// # Errors
     /// As [`Reader::open`]; later damage is in [`Ledger::damage`].
@@ -192,7 +192,7 @@ impl Ledger {
         Ok(Self::of(Reader::open(path)?))
     }
 
-    /// Reads what is left of a ledger.
+    /// Reads the rest of a ledger.
     pub fn of(mut reader: Reader) -> Self {
         let mut lines = Vec::new();
         let mut damage = None;
@@ -211,7 +211,7 @@ impl Ledger {
     }
 }
 
-/// Opens the file of a ledger, which waits for nobody.
+/// Opens a ledger's file; a named pipe is refused.
 pub(super) fn open(path: &Path) -> Result<File, HerdError> {
     if is_named_pipe(path) {
         return Err(not_ours(path, &format!("it is a named pipe; {GIVE}")));
@@ -219,7 +219,7 @@ pub(super) fn open(path: &Path) -> Result<File, HerdError> {
     File::open(path).map_err(|error| HerdError::io("open the ledger", path, error))
 }
 
-/// The file that holds what came before the ledger at `path`, where that begins in the middle of a run.
+/// The file that holds what came before the ledger at `path`, if that begins in the middle of a run.
 pub fn earlier_part(path: &Path) -> Option<PathBuf> {
     let begin = |path: &Path| {
         let mut reader = path.is_file().then(|| Reader::open_part(path).ok())??;
@@ -234,12 +234,11 @@ pub fn earlier_part(path: &Path) -> Option<PathBuf> {
 
 /// Longest first line that is taken, in bytes: a header says little.
 const LONGEST_HEADER: usize = 1 << 16;
-/// Longest line after it, in bytes: beyond any that a machine of 1,000,000 threads makes, and little enough
-/// to be held.
+/// The longest later line, in bytes: beyond any that a machine of 1,000,000 threads makes, and short enough to hold.
 const LONGEST_LINE: usize = 1 << 28;
 
-/// Reads on to the end of a line, of which `line` may hold the beginning. The line is `number`, from 1,
-/// and begins at `byte`. What ends before its line feed is left as it is.
+/// Reads on to the end of a line, whose beginning `line` may hold. The line is `number`, from 1, and begins at `byte`.
+/// What lacks a line feed is left as it is.
 pub(super) fn read_line(
     from: &mut impl BufRead,
     line: &mut Vec<u8>,
@@ -270,7 +269,7 @@ pub(super) fn read_line(
     if line.len() < most || line.ends_with(b"\n") {
         return Ok(());
     }
-    // A caller that keeps the beginning of a line need not keep this one.
+    // A caller that keeps a line's beginning need not keep this one.
     *line = Vec::new();
     Err(if number == 1 {
         not_ours(
@@ -306,7 +305,7 @@ fn not_ours(path: &Path, why: &str) -> HerdError {
     }
 }
 
-/// The record that the next line of a file holds, with or without its line feed; why it holds none.
+/// The record in the next line of a file, with or without its line feed; else why it holds none.
 pub(super) fn record(unfolded: &mut Unfolded, bytes: &[u8]) -> Result<Line, String> {
     let text = without_feed(bytes);
     if !is_whole(text) {
@@ -321,7 +320,7 @@ pub(super) fn record(unfolded: &mut Unfolded, bytes: &[u8]) -> Result<Line, Stri
     sound.map_err(|flaw| format!("the line is intact but {flaw}"))
 }
 
-/// The line, if it is the one to come; which that is, `next` knows after the first line of a file.
+/// The line, if it is the expected one; `next` holds its number after a file's first line.
 pub(super) fn in_order(line: Line, next: &mut Option<u64>) -> Result<Line, String> {
     if let Some(next) = *next
         && line.sequence != next
@@ -347,7 +346,7 @@ pub(super) fn header(path: &Path, line: &[u8]) -> Result<Header, HerdError> {
         return Err(not_ours(path, &why));
     };
     let whole = is_whole(line);
-    // A later version may seal its lines in another way; a seal of ours that is wrong is damage.
+    // A later version may seal its lines differently; a wrong seal of ours is damage.
     let sealed = line.windows(SEAL.len()).any(|part| part == SEAL);
     if version > VERSION && (whole || !sealed) {
         return Err(HerdError::Newer {

@@ -1,18 +1,18 @@
-//! What every world holds to and a line that is whole need not: a ledger can come from anywhere.
+//! What every world guarantees and an intact line need not: a ledger can come from anywhere.
 //!
-//! A snapshot's threads, processes and nodes ascend, each being there once: they are looked up by
-//! halving, and policies keep their memory of threads by walking along them. Numbers of CPUs and
-//! nodes keep within what a list of them may name: sets of them take memory by the largest.
+//! A snapshot's threads, processes and nodes ascend, each occurring once: they are found by binary
+//! search, and policies walk along them to keep their memory of threads. Numbers of CPUs and nodes
+//! stay within what a list may name: the memory that sets take depends on the largest.
 
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::Snapshot;
 
 use super::{PagingTick, Placing, Record};
 
-/// The largest number of a CPU or node that is taken for one: what a set's list may name at most.
+/// The largest number accepted for a CPU or node: the most that a set's list may name.
 const LARGEST_ID: u32 = 1 << 16;
 
-/// What is wrong with a record, as the end of "the line is intact but ..."; `None` when nothing is.
+/// What is wrong with a record, as the end of "the line is intact but ..."; `None` if nothing is.
 pub(super) fn flaw(record: &Record) -> Option<String> {
     let (cpus, nodes) = match record {
         Record::Snapshot(snapshot) => {

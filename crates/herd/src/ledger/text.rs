@@ -1,9 +1,9 @@
-//! The text of a ledger's file, which is compressed where the file's name ends with `.zst`.
+//! The text of a ledger's file, compressed if the file's name ends with `.zst`.
 //!
-//! A compressed file is a sequence of zstd frames (RFC 8878), which `zstdcat` shows. Text is compressed as it is written, and all
-//! of it is in the file after each flush: readers see it as early as plain text, and it survives a kill. A frame begins with a
-//! whole snapshot where there is one, and is ended after some [`FRAME_BYTES`] of text: to have a line again, a reader need not
-//! begin at the beginning of the file.
+//! A compressed file is a sequence of zstd frames (RFC 8878), which `zstdcat` shows. Text is compressed as it is
+//! written, and each flush puts all of it into the file: readers see it as early as plain text, and it survives a kill.
+//! A frame begins with a whole snapshot where there is one, and ends after some [`FRAME_BYTES`] of text: to read a line
+//! again, a reader need not begin at the beginning of the file.
 //!
 //! Readers recognise a compressed file by its first byte, whatever its name: plain text begins with a brace.
 
@@ -20,13 +20,13 @@ use zstd::stream::write::Encoder;
 const FRAME: u8 = 0x28;
 /// How hard to compress: the default of the zstd program (chosen here).
 const LEVEL: i32 = 3;
-/// Bytes of text after which a frame is ended (chosen here: decompressed in some 10 ms).
+/// Bytes of text after which a frame ends (chosen here: decompressed in some 10 ms).
 const FRAME_BYTES: u64 = 4 << 20;
-/// The largest window that a frame may ask a reader to keep, as a power of 2 of bytes: 8 MiB. Frames of [`LEVEL`] ask for 2 MiB.
+/// The largest window that a frame may require, as a power of 2 of bytes: 8 MiB. Frames of [`LEVEL`] require 2 MiB.
 const WINDOW_LOG: u32 = 23;
-/// Bytes of text between two starts that a reader notes, at least.
+/// The least bytes of text between two starts that a reader notes.
 const NOTED_BYTES: u64 = 1 << 18;
-/// Compressed bytes that are read at once.
+/// Compressed bytes read at once.
 const CHUNK: usize = 1 << 16;
 /// Bytes of the header of a block (RFC 8878, 3.1.1.2).
 const BLOCK_HEADER: usize = 3;
@@ -42,7 +42,7 @@ impl Bytes {
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
             Self::File(file) => match file.read_at(into, at) {
-                // A pipe is read as it comes.
+                // A pipe is read in order.
                 Err(error) if error.kind() == ErrorKind::NotSeekable => file.as_ref().read(into),
                 read => read,
             },
@@ -54,18 +54,18 @@ impl Bytes {
     }
 }
 
-/// A byte of the file at which reading can begin, and the byte of the text that is there.
+/// A byte of the file at which reading can begin, and the byte of the text there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Start {
     file: u64,
     text: u64,
 }
 
-/// Reads the text of a ledger. Where it ends now, more may come later.
+/// Reads a ledger's text. At its present end, more may come later.
 #[derive(Debug)]
 pub(super) struct Text {
     bytes: Bytes,
-    /// Bytes of the file that were read.
+    /// Bytes of the file read so far.
     at: u64,
     form: Form,
 }
@@ -92,12 +92,12 @@ impl Text {
         }
     }
 
-    /// Bytes of the file that were read.
+    /// Bytes of the file read so far.
     pub(super) fn read_bytes(&self) -> u64 {
         self.at
     }
 
-    /// Where to begin to read the text from `byte` on, which was read.
+    /// Where to begin reading the text again from `byte`, once read.
     pub(super) fn start_of(&self, byte: u64) -> Start {
         match &self.form {
             Form::Unknown | Form::Plain => Start {
@@ -157,7 +157,7 @@ struct Frames {
     input: Vec<u8>,
     /// Bytes of the input that the decoder has taken.
     taken: usize,
-    /// Bytes that the decoder wants next: mostly a block and the header of the one after it. 0 where a frame begins.
+    /// Bytes that the decoder wants next: mostly a block and the next one's header. 0 where a frame begins.
     wanted: usize,
     /// Whether the decoder may have text left that needs no more input.
     is_full: bool,
@@ -198,7 +198,7 @@ impl Frames {
             if self.wanted == 0 {
                 self.note_start(*at);
             }
-            // One block at a time, without the header of the next: a damaged one would take this one's text along.
+            // One block at a time, without the next header: a damaged one would take this block's text along.
             let wanted = match self.wanted {
                 few @ 0..=BLOCK_HEADER => few.max(1),
                 more => more - BLOCK_HEADER,
@@ -219,7 +219,7 @@ impl Frames {
         Ok(0)
     }
 
-    /// Notes that a frame begins with the next byte of the input, which was read up to byte `at` of the file.
+    /// Notes that the next byte of the input begins a frame; the input was read up to byte `at` of the file.
     fn note_start(&mut self, at: u64) {
         let last = self.starts.last().map_or(0, |start| start.text);
         if self.text >= last + NOTED_BYTES {
@@ -239,7 +239,7 @@ impl std::fmt::Debug for Frames {
     }
 }
 
-/// Writes the text of a ledger to its file. What was flushed is a whole text whatever happens later.
+/// Writes a ledger's text to its file. What was flushed is whole text, whatever happens later.
 #[derive(Debug)]
 pub(super) struct TextWriter {
     to: To,
@@ -255,7 +255,7 @@ enum To {
     Plain(BufWriter<Counted>),
     /// `None` once a frame could not be ended or begun.
     Compressed(Option<FrameWriter>),
-    /// Nothing is written any more.
+    /// Nothing more is written.
     Ended,
 }
 
@@ -289,7 +289,7 @@ impl Write for Counted {
 }
 
 impl TextWriter {
-    /// Begins the text of a new file, whose name is that of `path`.
+    /// Begins the text of a new file named `path`.
     pub(super) fn new(file: File, path: &Path) -> io::Result<Self> {
         let file = Counted { file, bytes: 0 };
         let to = if path.extension().is_some_and(|end| end == "zst") {
@@ -313,14 +313,14 @@ impl TextWriter {
         }
     }
 
-    /// Bytes of the file, if what was not flushed yet could not be compressed.
+    /// The file's size, if what is not flushed yet could not be compressed.
     pub(super) fn size(&self) -> u64 {
         self.file().map_or(0, |file| file.bytes) + self.unflushed
     }
 
-    /// Ends the text where it was last flushed: what came after may be there by half.
+    /// Ends the text where it was last flushed: what came after may be incomplete.
     pub(super) fn end_at_flushed(&mut self) {
-        // Where it cannot be cut off, a reader finds the damage.
+        // If it cannot be cut off, a reader finds the damage.
         let _ = (self.file()).map(|file| file.file.set_len(self.flushed));
         if let To::Plain(file) = std::mem::replace(&mut self.to, To::Ended) {
             // Else it would write what it still has.
@@ -367,7 +367,7 @@ impl Write for TextWriter {
 }
 
 impl Drop for TextWriter {
-    /// Ends the last frame; without its end, it can be read as well.
+    /// Ends the last frame; it can be read without its end, too.
     fn drop(&mut self) {
         if let To::Compressed(frame) = &mut self.to
             && let Some(frame) = frame.take()

@@ -1,6 +1,6 @@
-//! What a trial records: a policy and what it is compared with take turns in blocks (`numaherd trial`).
+//! What a trial records: a policy and its comparison take turns in blocks (`numaherd trial`).
 //!
-//! Each record says how the trial is made, so that a part of a ledger can be read on its own.
+//! Each record says how the trial is made: any part of a ledger can be read on its own.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct TrialPlan {
     pub counter: String,
     /// Whether the user named that counter.
     pub is_named: bool,
-    /// How it is drawn and divided.
+    /// How its time is divided.
     #[serde(flatten)]
     pub design: Design,
 }
@@ -101,7 +101,7 @@ impl Pair {
     }
 }
 
-/// Why a trial ended before its last pair, by itself.
+/// Why a trial ended by itself before its last pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialEnd {

@@ -1,4 +1,4 @@
-//! Reads the lines that a running herd hands out to those who watch it.
+//! Reads the lines that a running herd sends to its watchers.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use super::reader::{damaged, header, read_line, record, without_feed};
 use super::{Header, Line, Record};
 use crate::error::HerdError;
 
-/// The lines that a running herd hands out to those who watch it: a header, then records, sealed as in
-/// a file. Lines may be missing in between, where the watcher could not keep up; they are counted.
+/// The lines that a running herd sends to its watchers: a header, then records, sealed as in a file.
+/// Lines are missing where the watcher could not keep up; they are counted.
 pub struct Watched<R> {
     from: R,
     path: PathBuf,
@@ -23,8 +23,8 @@ impl<R: BufRead> Watched<R> {
     /// Reads the header; `path` is for messages.
     ///
     /// # Errors
-    /// [`HerdError::Io`], and [`HerdError::NotOurs`], [`HerdError::Newer`] or [`HerdError::Damaged`]
-    /// when what comes is no header of a ledger that can be read.
+    /// [`HerdError::Io`]; [`HerdError::NotOurs`], [`HerdError::Newer`] or [`HerdError::Damaged`] when
+    /// the input does not begin with a readable ledger header.
     pub fn begin(mut from: R, path: &Path) -> Result<(Self, Header), HerdError> {
         let mut first = Vec::new();
         read_line(&mut from, &mut first, path, 1, 0)?;
@@ -40,13 +40,13 @@ impl<R: BufRead> Watched<R> {
         Ok((watched, header))
     }
 
-    /// How many lines did not come.
+    /// How many lines are missing.
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
     /// The next record, as soon as it comes; `None` when the herd has ended. Records of unknown kind
-    /// are passed over.
+    /// are skipped.
     ///
     /// # Errors
     /// [`HerdError::Io`], and [`HerdError::Damaged`] when a line is no record.
@@ -67,7 +67,7 @@ impl<R: BufRead> Watched<R> {
             if line.record == Record::Unknown {
                 continue;
             }
-            // Before the first snapshot come the latest start and snapshot, whatever their numbers.
+            // The first two lines are the latest start and snapshot, whatever their numbers.
             let follows = matches!(line.record, Record::Start(_) | Record::Snapshot(_));
             if let Some(last) = self.last_sequence
                 && !(follows && self.number <= 3)

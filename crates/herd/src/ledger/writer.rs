@@ -1,14 +1,14 @@
 //! Writes a ledger, and keeps it within its size.
 //!
-//! When the file has grown to half of what is allowed it is renamed to `<name>.1` (in place of an
-//! earlier one) and a new file is begun with the same header and start: both are ledgers in
-//! themselves, and together they hold at least the latest half of what is allowed.
+//! When the file has grown to half of what is allowed, it is renamed to `<name>.1` (replacing an earlier one), and a
+//! new file begins with the same header and start. Each file is a ledger in itself, and together they hold at least the
+//! latest half of what is allowed.
 //!
-//! A snapshot is written as its changes since the one before wherever that is in the same file ([`super::changes`]). The
-//! text is compressed if the name ends with `.zst` ([`super::text`]); then the size is that of the compressed files.
+//! A snapshot is written as its changes since the one before if that is in the same file ([`super::changes`]). The text
+//! is compressed if the name ends with `.zst` ([`super::text`]); the size is then that of the compressed files.
 //!
-//! A file that cannot be written any more ends where it was last flushed. One that cannot be begun goes, and the one before
-//! it has its name back: on a disk that is full, all that was flushed is kept.
+//! A file that can no longer be written ends where it was last flushed. One that cannot be begun is removed, and the
+//! one before it gets its name back: on a full disk, all that was flushed is kept.
 //!
 //! The file is locked (`flock`) while it is written.
 
@@ -33,12 +33,11 @@ pub struct Writer {
     path: PathBuf,
     file: TextWriter,
     header: Vec<u8>,
-    // The line being written, its memory kept from one to the next.
+    // The line being written; its memory is reused.
     line: Vec<u8>,
-    // The first record, with what has changed since. It is repeated in each file so that each can be
-    // read by itself.
+    // The first record, with what has changed since. It is repeated in each file so that each can be read by itself.
     start: Option<Start>,
-    // The latest snapshot in this file, and the bytes of the latest whole one and of the changes since.
+    // The latest snapshot in this file; the bytes of the latest whole one and of the changes since.
     last: Option<Arc<Line>>,
     whole_bytes: u64,
     changes_bytes: u64,
@@ -52,8 +51,7 @@ impl Writer {
     /// alone and refused. `most_bytes` bounds this file and the earlier half together.
     ///
     /// # Errors
-    /// [`HerdError::NotOurs`] when something else is there under that name, [`HerdError::Io`] when
-    /// the file cannot be made.
+    /// [`HerdError::NotOurs`] when something else has that name, [`HerdError::Io`] when the file cannot be made.
     pub fn create(
         path: &Path,
         program: &str,
@@ -84,10 +82,10 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Whether a ledger may be begun at `path`, by what is there; nothing is changed.
+    /// Whether a ledger may be begun at `path`, given what is there; changes nothing.
     ///
     /// # Errors
-    /// As [`Writer::create`], as far as it can be known.
+    /// As [`Writer::create`], as far as can be known.
     pub fn check(path: &Path) -> Result<(), HerdError> {
         is_there(path).map(drop)
     }
@@ -97,11 +95,10 @@ impl Writer {
         &self.path
     }
 
-    /// Adds a line. Nothing is sure to be on disk before [`Writer::flush`].
+    /// Adds a line. It may not be in the file before [`Writer::flush`].
     ///
     /// # Errors
-    /// [`HerdError::Io`]: the disk is full or failing. The ledger ends there; what was written
-    /// before is whole.
+    /// [`HerdError::Io`]: the disk is full or failing. The ledger ends there; what was flushed before is whole.
     pub fn write(&mut self, line: impl Into<Arc<Line>>) -> Result<(), HerdError> {
         let mut bytes = std::mem::take(&mut self.line);
         let written = self.write_sealed(&mut bytes, line.into());
@@ -124,7 +121,7 @@ impl Writer {
             };
             self.turn_over(&seal(&again))?;
             if !is_whole {
-                // The new file does not hold what has changed.
+                // The new file lacks what has changed.
                 seal_into(bytes, &*line);
                 is_whole = true;
             }
@@ -151,7 +148,7 @@ impl Writer {
         self.write_bytes(bytes)
     }
 
-    /// Makes `bytes` the line with the changes that a snapshot is, if it is to be written as such.
+    /// Makes `bytes` the line with a snapshot's changes, if it is to be written as such.
     fn seal_changes(&self, bytes: &mut Vec<u8>, line: &Line) -> bool {
         let last = self.last.as_deref().map(|last| &last.record);
         let (Some(Record::Snapshot(last)), Record::Snapshot(now)) = (last, &line.record) else {
@@ -196,12 +193,12 @@ impl Writer {
         if fits(&self.file) {
             return Ok(true);
         }
-        // How much is left of what is compressed is known then.
+        // Then the compressed size is known.
         self.flush()?;
         Ok(fits(&self.file))
     }
 
-    /// Ends the file where it could not be written.
+    /// Ends the file if a write failed.
     fn written(&mut self, written: io::Result<()>) -> Result<(), HerdError> {
         written.map_err(|error| {
             self.file.end_at_flushed();
@@ -232,7 +229,7 @@ impl Writer {
     }
 }
 
-/// The name under which the earlier half is kept.
+/// The name of the earlier half.
 pub(super) fn older(path: &Path) -> PathBuf {
     let mut name = path.file_name().map(OsString::from).unwrap_or_default();
     name.push(".1");
@@ -242,8 +239,8 @@ pub(super) fn older(path: &Path) -> PathBuf {
 fn begin(path: &Path) -> Result<TextWriter, HerdError> {
     let failed = |error| HerdError::io("make the ledger", path, error);
     let file = File::create_new(path).map_err(failed)?;
-    // By the lock readers know that a line which is not whole yet will be. A file system without locks
-    // lets them take it for damage.
+    // By the lock, readers know that an incomplete line will be completed. On a file system without locks they take it
+    // for damage.
     let _ = file.try_lock();
     TextWriter::new(file, path).map_err(failed)
 }
@@ -260,9 +257,9 @@ fn take_back(path: &Path) {
     }
 }
 
-/// Whether a ledger is there already. Anything else that is there is refused.
+/// Whether a ledger already exists. Anything else there is refused.
 fn is_there(path: &Path) -> Result<bool, HerdError> {
-    // A named pipe would wait for its writer when it is opened.
+    // Opening a named pipe would wait for its writer.
     let (regular, length) = match fs::metadata(path) {
         Ok(about) => (about.is_file(), about.len()),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),

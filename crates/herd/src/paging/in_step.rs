@@ -1,10 +1,10 @@
-//! Paging within the loop, at its own cadence, where the pager is in step with the world's time.
+//! Paging in the loop, at its own cadence, where the pager is in step with the world's time.
 //!
-//! A modelled world computes instead of waiting: a thread of its own would see it at times that no
-//! seed decides. So the placement's interval is cut into steps: one paging cadence each while the
-//! policy listens or orders wait for bandwidth, the last one cut so that the interval is exact; the
-//! whole rest in one while nothing could come of looking. Samples and notices are of the time in which
-//! the policy listens, and of no other.
+//! A modelled world computes instead of waiting: a separate thread would see it at times that no seed
+//! decides. So the placement's interval is cut into steps. While the policy listens or orders wait for
+//! bandwidth, a step is one paging cadence, the last one cut so that the interval is exact; while
+//! looking is useless, one step is the whole rest. Samples and notices cover only the time in which
+//! the policy listens.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct PagingInStep {
     cadence: Duration,
 }
 
-/// Samples that cannot be had any more.
+/// Samples are no longer available.
 pub(crate) struct Failed {
     pub(crate) error: WorldError,
     /// What is left of the interval.
@@ -35,8 +35,8 @@ impl PagingInStep {
         }
     }
 
-    /// Lets the world run for an interval, and looks after pages meanwhile; `say` hears of each
-    /// round that is worth recording, as it happens.
+    /// Lets the world run for an interval, and looks after pages meanwhile; `say` gets each round
+    /// worth recording, as it happens.
     pub(crate) fn run_for(
         &mut self,
         world: &mut dyn World,
@@ -83,13 +83,13 @@ impl PagingInStep {
         Ok(Progress::Ran)
     }
 
-    /// Goes on otherwise.
+    /// Makes a change.
     pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
         self.cadence = change.settings.paging_interval();
         self.half.change(change)
     }
 
-    /// Tells the paging what is placed, and has carried out what it wants then.
+    /// Tells the paging what is placed, and has what it then wants carried out.
     pub(crate) fn tell(&mut self, told: Placed) -> Option<News> {
         let pager = &mut self.pager;
         let nothing = Observed::default();

@@ -1,4 +1,4 @@
-//! Where the paging is run, and what the loop does with it there.
+//! How the paging is run, and what the loop does with it.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
 /// How the paging is run.
 pub(crate) enum PagingPlace {
-    /// Within the loop, once an interval: the world has no pager.
+    /// In the loop, once an interval: the world has no pager.
     Here(Box<PagingHalf>),
-    /// Within the loop at its own cadence: the pager is in step with the world's time.
+    /// In the loop at its own cadence: the pager is in step with the world's time.
     InStep(Box<PagingInStep>),
     /// In its own thread.
     Thread(PagingThread),
@@ -21,7 +21,7 @@ pub(crate) enum PagingPlace {
 }
 
 impl PagingPlace {
-    /// Where the world's pager wants it to be.
+    /// The place that suits the world's pager.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -40,7 +40,7 @@ impl PagingPlace {
         }
     }
 
-    /// Tells it what is placed, and returns what it has done then or since.
+    /// Tells it what is placed; returns what it has done then or since.
     pub(crate) fn tell(&mut self, told: Placed, world: &mut dyn World) -> Vec<News> {
         match self {
             Self::Over => Vec::new(),
@@ -70,8 +70,8 @@ impl PagingPlace {
         }
     }
 
-    /// Has it rest. No other round begins then; one may be under way. Within the loop it rests by not being told
-    /// anything and not being run.
+    /// Pauses it. No round begins any more; one may be under way. Within the loop, it rests because it is
+    /// neither told anything nor run.
     pub(crate) fn pause(&self) {
         if let Self::Thread(thread) = self {
             thread.pause();
@@ -85,7 +85,7 @@ impl PagingPlace {
         }
     }
 
-    /// Waits for a round that is under way, though no longer than this; says whether none is.
+    /// Waits, at most `longest`, for a round that is under way; returns whether none is.
     pub(crate) fn wait_for_round(&self, longest: Duration) -> bool {
         match self {
             Self::Thread(thread) => thread.wait_for_round(longest),
@@ -93,7 +93,7 @@ impl PagingPlace {
         }
     }
 
-    /// Has it go on otherwise.
+    /// Makes a change.
     pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
         match self {
             Self::Over => None,
@@ -103,14 +103,14 @@ impl PagingPlace {
         }
     }
 
-    /// Has it begin nothing more, and does not wait for what is under way.
+    /// Has it begin nothing more, without waiting for what is under way.
     pub(crate) fn ask_to_stop(&self) {
         if let Self::Thread(thread) = self {
             thread.ask_to_stop();
         }
     }
 
-    /// Ends it, waits for it, though no longer than this, and returns what it still had to say.
+    /// Ends it, waits for it at most `longest`, and returns what it still had to say.
     pub(crate) fn stop(self, longest: Duration) -> Vec<News> {
         match self {
             Self::Thread(thread) => thread.stop(longest),

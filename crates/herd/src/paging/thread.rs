@@ -1,17 +1,17 @@
 //! Paging in a thread of its own, at its own cadence, where the world's time passes by itself.
 //!
-//! The thread owns the pager and the paging half. It receives what is placed over a channel, and
-//! sends back what is to be recorded. What it finds out of who shares pages it says once an interval, when
-//! it is told: the placement has it an interval later. It stops when its flag is set; when it fails or panics, paging
-//! ends with a message and the placement goes on.
+//! The thread owns the pager, and shares the paging half with the loop. It receives what is placed over a channel, and
+//! sends back what is to be recorded. It reports shared pages once an interval, when it is told: the placement has that
+//! an interval later. It stops when its flag is set; if it fails or panics, paging ends with a message and the
+//! placement goes on.
 //!
-//! While the policy does not listen and no order waits for bandwidth, and while it is paused, nothing is sampled and the
-//! thread sleeps until a message arrives.
+//! While the policy does not listen and no order waits for bandwidth, and while it is paused, nothing is sampled and
+//! the thread sleeps until a message arrives.
 //!
-//! The thread takes the half for a round and not while it waits. So it can be paused and replaced between two rounds. A
-//! round that moves pages to a full node can take half a minute: a pause begins with the next round, for whose sake a round
-//! that is under way can be waited for, and a change that comes meanwhile is made when the round is over.
-//! A cadence that changes holds from the round after next: the wait that is under way goes on.
+//! The thread holds the half only during a round, so that it can be paused and changed between rounds. A round that
+//! moves pages to a full node can take half a minute: a pause begins with the next round, and its caller can wait for
+//! the round under way; a change that comes meanwhile is made when the round is over. A new cadence holds from the
+//! round after next: the wait that is under way goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use numaherd_world::{Pager, Progress, WorldError};
 
 use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
-/// How long a change waits for a round that is under way, which seldom takes as long (chosen here).
+/// How long a change waits for a round that is under way, which is seldom that long (chosen here).
 const BRIEFLY: Duration = Duration::from_millis(100);
 
 /// The running paging thread, as the placement sees it.
@@ -39,11 +39,11 @@ pub(crate) struct PagingThread {
 enum Told {
     /// What is placed.
     Placed(Placed),
-    /// To look at what is shared, and whether to stop: something has changed.
+    /// To look for shared changes, and whether to stop.
     Look,
 }
 
-/// What the loop and the thread have in common.
+/// What the loop and the thread share.
 struct Common {
     shared: Mutex<Shared>,
     /// A round is over.
@@ -51,11 +51,11 @@ struct Common {
 }
 
 struct Shared {
-    /// Not there while a round is under way.
+    /// `None` while a round is under way.
     half: Option<PagingHalf>,
     paused: bool,
     cadence: Duration,
-    /// What is to be changed when the round is over.
+    /// Changes to make when the round is over.
     changes: Vec<PagingChange>,
 }
 
@@ -68,12 +68,12 @@ impl Shared {
 }
 
 impl Common {
-    /// The lock of what is shared. A thread that panicked with it has ended, and said so.
+    /// Locks what is shared. A thread that panicked with the lock has ended, and said so.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same once no round is under way, or after this time.
+    /// The same once no round is under way, or after `longest`.
     fn lock_after_round(&self, longest: Duration) -> MutexGuard<'_, Shared> {
         let is_under_way = |shared: &mut Shared| shared.half.is_none();
         let waited = self
@@ -98,7 +98,7 @@ impl Common {
     }
 }
 
-/// A round under way, which has the half until it ends, however it ends.
+/// A round under way, which has the half until it ends, in whatever way.
 struct Round<'r> {
     common: &'r Common,
     half: Option<PagingHalf>,
@@ -113,7 +113,7 @@ impl Drop for Round<'_> {
             && !std::thread::panicking()
         {
             for news in changes.into_iter().filter_map(|change| half.change(change)) {
-                // Nobody may be left to hear it; then it does not matter.
+                // It does not matter if no receiver is left.
                 let _ = self.says.send(news);
             }
         }
@@ -126,7 +126,7 @@ impl PagingThread {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has no thread left to give.
+    /// The system cannot start another thread.
     pub(crate) fn start(
         half: PagingHalf,
         pager: Box<dyn Pager>,
@@ -164,11 +164,11 @@ impl PagingThread {
     }
 
     fn send(&self, told: Told) {
-        // When the thread has ended nobody hears it, and `news` has said why.
+        // A thread that has ended hears nothing; `news` has said why.
         let _ = self.told.send(told);
     }
 
-    /// Has it rest from the next round on.
+    /// Pauses it from the next round on.
     pub(crate) fn pause(&self) {
         self.common.lock().paused = true;
         self.send(Told::Look);
@@ -180,12 +180,12 @@ impl PagingThread {
         self.send(Told::Look);
     }
 
-    /// Waits for a round that is under way, though no longer than this; says whether it is over.
+    /// Waits, at most `longest`, for a round that is under way; returns whether it is over.
     pub(crate) fn wait_for_round(&self, longest: Duration) -> bool {
         self.common.lock_after_round(longest).half.is_some()
     }
 
-    /// Has it go on otherwise, from the next round on.
+    /// Makes a change, from the next round on.
     pub(crate) fn change(&self, change: PagingChange) -> Option<News> {
         let mut shared = self.common.lock_after_round(BRIEFLY);
         shared.cadence = change.settings.paging_interval();
@@ -208,14 +208,14 @@ impl PagingThread {
         news
     }
 
-    /// Asks it to stop, as soon as the orders that it carries out let it.
+    /// Asks it to stop as soon as the orders that it carries out allow.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.send(Told::Look);
     }
 
-    /// Stops it, waits for it, though no longer than this, and returns what it still had to say. One that is left behind
-    /// in a call of the kernel's begins no other.
+    /// Stops it, waits for it at most `longest`, and returns what it still had to say. If it is left behind in a system
+    /// call, it begins no other.
     pub(crate) fn stop(mut self, longest: Duration) -> Vec<News> {
         self.ask_to_stop();
         let until = Instant::now() + longest;
@@ -276,7 +276,7 @@ fn run(
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => {
-                // Nobody may be left to hear it; then it does not matter.
+                // It does not matter if no receiver is left.
                 let _ = says.send(News::Ended(error.to_string()));
                 return;
             }
@@ -292,8 +292,8 @@ fn run(
     }
 }
 
-/// Lets an interval pass or, without one, rests until a message arrives. Returns what has been placed; `None` when nobody is
-/// left to send a message, or the world has ended.
+/// Lets an interval pass or, without one, rests until a message arrives. Returns what has been placed; `None` when no
+/// sender is left, or the world has ended.
 fn wait(
     cadence: Option<Duration>,
     pager: &mut dyn Pager,

@@ -1,19 +1,19 @@
 //! A policy that is asked what it would have decided on a recording.
 //!
-//! Two ways to ask ([`Basis`]), since after the first decision that differs a recording shows a machine
-//! that the replayed policy would not have had before it:
+//! There are two ways to ask ([`Basis`]), since after the first different decision a recording shows a
+//! machine that the replayed policy would not have met:
 //!
-//! * *recorded*: each interval is judged from the situation as it was recorded, cores given by the
-//!   recorded policy included. Compared is what the two policies *wanted*. The governor is left out: what
-//!   it lets through depends on what has been moved before, which here is the recorded policy's doing.
+//! * *recorded*: each interval is judged from the situation as recorded, including the cores given by the
+//!   recorded policy. This compares what the two policies *wanted*. The governor is left out: what it lets
+//!   through depends on what was moved before, which is here the recorded policy's doing.
 //! * *carried*: the replayed policy's orders are carried on from interval to interval
-//!   ([`carried`](super::carried)), through a governor of its own. Compared is where the two *had* the
+//!   ([`carried`](super::carried)), through its own governor. This compares where the two *had* the
 //!   threads.
 //!
 //! Properties: with the policy, settings and seed of the recorded run, on a ledger with every interval,
-//! both give that run's own decisions, the former of a dry run, the latter of a real one.
+//! both give its own decisions: *recorded* for a dry run, *carried* for a real one.
 //!
-//! Pages: a paging that goes by the placement alone says what it would order. One that goes by samples or
+//! Pages: a paging that depends only on the placement says what it would order. One that needs samples or
 //! notices cannot be replayed, as a ledger does not hold them, and is not asked.
 
 use std::sync::Arc;
@@ -44,20 +44,20 @@ pub enum Basis {
 /// What a replayed policy decided on an interval.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// What it was shown: the recorded snapshot itself, or one with its own placement carried on.
+    /// What it saw: the recorded snapshot, or one with its own placement carried on.
     pub seen: Arc<Snapshot>,
     /// What it wanted.
     pub placements: Vec<Placement>,
     /// What it gave back to the kernel.
     pub releases: Vec<Release>,
-    /// What its governor refused; nothing where there is none ([`Basis::Recorded`]).
+    /// What its governor refused; empty without one ([`Basis::Recorded`]).
     pub refusals: Vec<Refusal>,
     /// Moves that its governor undid.
     pub undone: Vec<Undone>,
     /// Threads that its governor gave to idle nodes.
     pub stolen: Vec<Stolen>,
-    /// Where it wants each thread ([`Basis::Recorded`]) or has it ([`Basis::Carried`]) from here on, in
-    /// the order of the snapshot's threads.
+    /// Where it then wants each thread ([`Basis::Recorded`]) or has it ([`Basis::Carried`]), in the order
+    /// of the snapshot's threads.
     pub places: Vec<CpuId>,
     /// Page orders that follow from the placement; they are not carried on.
     pub pages: Vec<PageOrder>,
@@ -70,11 +70,11 @@ pub struct Wants {
     pub policy: String,
     /// The signals that its placement cannot do without.
     pub placement: Vec<Signal>,
-    /// Whether its placement goes by which threads share pages, as a paging found that out from samples: a
-    /// recording holds it where the recorded policy's paging did.
+    /// Whether its placement depends on which threads share pages, as a paging found from samples: a
+    /// recording holds that if the recorded policy's paging found it.
     pub sharing: bool,
-    /// The signals without which its paging cannot be asked, none of which a ledger holds; empty where
-    /// it is asked.
+    /// The signals without which its paging cannot be asked, none of which a ledger holds; empty if it is
+    /// asked.
     pub paging: Vec<Signal>,
 }
 
@@ -90,7 +90,7 @@ impl Wants {
     }
 }
 
-/// A policy that is shown a recording.
+/// A policy that sees a recording.
 pub struct Candidate {
     wants: Wants,
     placements: Placements,
@@ -103,7 +103,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A policy that has seen nothing yet. Of the settings, limits and seed count.
+    /// A policy that has seen nothing yet. Of the settings, limits, enforcement and seed count.
     pub fn new(
         policy: Policy,
         settings: &Settings,
@@ -141,13 +141,13 @@ impl Candidate {
         &self.wants
     }
 
-    /// How often its placement is to be asked, where its source says: a recording of longer intervals does
-    /// not tell what it would have done in between.
+    /// How often its placement is to be asked, if its source says so: a recording of longer intervals does
+    /// not show what it would have done in between.
     pub fn cadence(&self) -> Option<Duration> {
         self.cadence
     }
 
-    /// What it decides on the next interval.
+    /// What it decides in the next interval.
     pub fn decide(&mut self, interval: &Interval) -> Decided {
         let seen = match &mut self.carried {
             Some((_, carried)) => carried.seen(&interval.snapshot),

@@ -1,19 +1,18 @@
-//! Recorded snapshots as they would be if another policy had given the threads their cores.
+//! Recorded snapshots as if another policy had given the threads their cores.
 //!
-//! What is carried on is the placement and nothing else: cores and masks are those that the replayed
-//! policy's orders have set, and no longer those of the recorded run. Where threads ran, how fast, on
-//! whose pages, and who woke when, stays as it was recorded. Rules for a thread, in this order:
+//! Only the placement is carried on: cores and masks are those that the replayed policy's orders have set,
+//! no longer those of the recorded run. Where threads ran, how fast, on whose pages, and which woke when,
+//! stays as recorded. Rules for a thread, in this order:
 //!
-//! * it has just the core and mask by the replayed policy that it had in the recording: as recorded;
-//! * it has a core by the replayed policy: that core and mask, and the CPU it was recorded on where the
-//!   mask allows that, or else the core itself;
-//! * the recorded run had given it a core or a mask, or it was started with one: neither, and the mask
-//!   it was found with. The CPU stays the one it was recorded on: nobody knows where the kernel would
-//!   have put it;
-//! * otherwise: as recorded. A mask that someone else set stays in any case.
+//! * the replayed policy gave it just the core and mask that it had in the recording: as recorded;
+//! * the replayed policy gave it a core: that core and mask, and the CPU it was recorded on if the mask
+//!   allows that, else the core itself;
+//! * the recorded run had given it a core or a mask, or it was started with one: neither, and the mask it
+//!   was found with. The CPU stays as recorded: where the kernel would have put it is unknown;
+//! * otherwise: as recorded. A mask that someone else set always stays.
 //!
-//! Orders take effect, but that one which the recorded run gave in the same interval in the same words
-//! ends as it did then.
+//! Orders take effect; but an order that the recorded run gave in the same interval and words ends as it
+//! did then.
 //!
 //! Property: a run's own policy, with its settings and seed, sees what it saw.
 
@@ -34,14 +33,14 @@ struct Given {
     mask: Arc<CpuSet>,
 }
 
-/// The placement that is carried on, and what must be known of the recorded one to take it away.
+/// The placement that is carried on, and what is needed to remove the recorded one.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     /// By the replayed policy's orders, or inherited from threads that it placed.
     own: BTreeMap<ThreadId, Given>,
-    /// Every mask that it has set so far.
+    /// Every mask it has set so far.
     own_masks: Vec<Arc<CpuSet>>,
-    /// Masks that threads have by the recorded run's orders, or inherited from threads that it placed.
+    /// Masks that threads have by the recorded run's orders, or inherited from threads it placed.
     recorded: BTreeMap<ThreadId, Arc<CpuSet>>,
     /// Every mask that the recorded run has set so far.
     recorded_masks: Vec<Arc<CpuSet>>,
@@ -80,7 +79,7 @@ impl Carried {
         })
     }
 
-    /// What becomes of the replayed policy's orders.
+    /// The outcomes of the replayed policy's orders.
     pub(super) fn outcomes(&self, interval: &Interval, orders: &[AffinityOrder]) -> Outcome {
         let recorded: BTreeMap<ThreadId, (&AffinityOrder, &AffinityResult)> = interval
             .results()
@@ -100,7 +99,7 @@ impl Carried {
         }
     }
 
-    /// Takes in what the replayed policy's orders have done.
+    /// Takes in what the replayed policy's orders did.
     pub(super) fn carry(&mut self, orders: &[AffinityOrder], outcome: &Outcome) {
         for (order, outcome) in orders.iter().zip(&outcome.affinities) {
             let mask = match &outcome.result {
@@ -122,7 +121,7 @@ impl Carried {
         }
     }
 
-    /// Takes in what the recorded run's orders of an interval have done.
+    /// Takes in what the recorded run's orders did in an interval.
     pub(super) fn recorded(&mut self, interval: &Interval) {
         for (order, result) in interval.taken() {
             let mask = match result {
@@ -138,8 +137,8 @@ impl Carried {
         }
     }
 
-    /// The cores that threads of a snapshot have by the replayed policy from here on, and the CPUs of those
-    /// that it has given back.
+    /// Where each thread of a snapshot is from here on: on the core that the replayed policy gave it, or
+    /// else on its CPU.
     pub(super) fn given(&self, snapshot: &Snapshot) -> Vec<(ThreadId, CpuId)> {
         let now = |thread: &Thread| {
             let core = self.own.get(&thread.id).and_then(|own| own.core);
@@ -148,7 +147,7 @@ impl Carried {
         snapshot.threads.iter().map(now).collect()
     }
 
-    /// Forgets threads that have ended, and takes up new ones.
+    /// Forgets threads that have ended, and adds new ones.
     fn meet(&mut self, snapshot: &Snapshot) {
         let there = |thread: ThreadId| snapshot.thread(thread).is_some();
         self.own.retain(|&thread, _| there(thread));
@@ -168,7 +167,7 @@ impl Carried {
         }
     }
 
-    /// A thread that was not there before: it may have been started with a mask of either policy.
+    /// Adds a new thread, which may have been started with a mask of either policy.
     fn meet_new(&mut self, thread: &Thread) {
         let mask = &thread.affinity;
         let whole = thread.cpuset.is_subset(mask);
@@ -185,7 +184,7 @@ impl Carried {
         }
     }
 
-    /// Whether the replayed policy's doing is all that there is in the recorded thread.
+    /// Whether the recorded thread has just what the replayed policy gave it.
     fn is_as_recorded(&self, thread: &Thread) -> bool {
         match self.own.get(&thread.id) {
             Some(own) => own.core == thread.assigned && thread.affinity.is_subset(&own.mask),
@@ -219,7 +218,7 @@ impl Carried {
     }
 }
 
-/// Adds a mask to those known, each being there once: there are as many as memory domains or so.
+/// Adds a mask if it is new: there are about as many as memory domains.
 fn remember(masks: &mut Vec<Arc<CpuSet>>, mask: &Arc<CpuSet>) {
     if !masks.contains(mask) {
         masks.push(mask.clone());

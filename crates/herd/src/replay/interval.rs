@@ -1,4 +1,4 @@
-//! One interval of a recorded run: what was seen, what was decided on it, what came of that.
+//! One interval of a recorded run: what was seen, what was decided, what came of that.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::ledger::Placing;
 pub struct Interval {
     /// What was seen.
     pub snapshot: Arc<Snapshot>,
-    /// What was decided on it; `None` where nothing of that is recorded.
+    /// What was decided on it; `None` if none of that is recorded.
     pub placing: Option<Placing>,
     /// What became of the affinity orders; empty in a dry run.
     pub outcome: Outcome,
 }
 
 impl Interval {
-    /// Where the recorded policy wanted each thread once it had seen the interval: the core it named, or
+    /// Where the recorded policy wanted each thread once it had seen the interval: the core it named,
     /// else where the thread was. In the order of the snapshot's threads.
     pub fn wanted(&self) -> Vec<CpuId> {
         let mut named: Vec<(ThreadId, CpuId)> = match &self.placing {
@@ -34,7 +34,7 @@ impl Interval {
         places(&self.snapshot, &mut named)
     }
 
-    /// Where the recorded run had each thread once its orders had been carried out. In the order of the
+    /// Where the recorded run had each thread once its orders were carried out. In the order of the
     /// snapshot's threads.
     pub fn had(&self) -> Vec<CpuId> {
         let mut given: Vec<(ThreadId, CpuId)> = self
@@ -48,7 +48,7 @@ impl Interval {
         places(&self.snapshot, &mut given)
     }
 
-    /// The orders that took effect, with what became of them.
+    /// The orders that took effect, with the result of each.
     pub(super) fn taken(&self) -> impl Iterator<Item = (&AffinityOrder, &AffinityResult)> {
         self.results().filter(|(_, result)| {
             matches!(
@@ -58,7 +58,7 @@ impl Interval {
         })
     }
 
-    /// The orders with what became of each.
+    /// The orders with the result of each.
     pub(super) fn results(&self) -> impl Iterator<Item = (&AffinityOrder, &AffinityResult)> {
         let orders = self.placing.iter().flat_map(|placing| &placing.affinities);
         let outcomes = &self.outcome.affinities;

@@ -1,5 +1,5 @@
-//! Carrying out: what is about to change is written down, the world changes it, and governor, journal and
-//! summary take in the outcome. Likewise for giving back.
+//! Carrying out: the journal saves what is about to change, the world changes it; governor, journal and summary take in
+//! the outcome. Likewise for giving back.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +16,12 @@ use crate::heirs;
 use crate::journal::{SavedAffinity, within_reach};
 use crate::ledger::{Placing, Record};
 
-/// After so many passes without an end it is said what is waited for.
+/// A notice follows after so many passes without an end.
 const MANY_PASSES: u32 = 5;
 
 impl Running<'_> {
-    /// Leaves alone what someone else has changed since; the journal owes it nothing any more. A thread that cannot be told
-    /// of is given back.
+    /// Leaves alone what someone else has changed since; the journal then owes it nothing. A thread whose mask cannot
+    /// be read is given back.
     fn leave_changed_alone(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
         let mut changed = self.governor.may_be_changed(governed);
         for look in 0..heirs::LOOKS {
@@ -38,9 +38,9 @@ impl Running<'_> {
         self.keep_within_reach(snapshot, governed);
     }
 
-    /// Has threads get masks back that the kernel does not refuse.
+    /// Gives back only masks that the kernel does not refuse.
     fn keep_within_reach(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
-        // The kernel has some CPU for whoever may have any.
+        // A whole mask is never refused.
         let may_be_refused = |change: &&mut ThreadChange| {
             !numaherd_world::is_whole(&change.order.cpus, &snapshot.online)
         };
@@ -55,9 +55,8 @@ impl Running<'_> {
         }
     }
 
-    /// Has the changes carried out, once the journal says how threads were found. In a dry run nothing is
-    /// done and nothing came of it; but threads may still be held from before it became one, and what they
-    /// start is held too.
+    /// Has the changes carried out, once the journal says how threads were found. A dry run changes nothing; but
+    /// threads may still be held from before it became one, and the threads they start are held too.
     pub(super) fn carry_out(&mut self, snapshot: &Snapshot, governed: &mut Governed) -> Outcome {
         self.leave_changed_alone(snapshot, governed);
         self.write_down_adopted(&governed.adopted);
@@ -71,8 +70,7 @@ impl Running<'_> {
         self.apply(snapshot, governed).0
     }
 
-    /// Has orders carried out by the world; returns what became of them, and how many threads need not be
-    /// given back any more.
+    /// Has the world carry orders out; returns the outcomes, and how many threads need not be given back any more.
     fn apply(&mut self, snapshot: &Snapshot, governed: &Governed) -> (Outcome, u64) {
         let orders = Orders {
             affinities: governed.orders(),
@@ -83,7 +81,7 @@ impl Running<'_> {
         (outcome, settled)
     }
 
-    /// Has in the journal what is about to change. What cannot be written down is refused.
+    /// Saves in the journal what is about to change; refuses what cannot be saved.
     fn write_down(&mut self, snapshot: &Snapshot, governed: &mut Governed) {
         if !self.governor.holdings().are_masks() {
             // Hints end with their scheduler, and nobody inherits them.
@@ -111,8 +109,8 @@ impl Running<'_> {
         refuse_placements(governed, |_| Err((Guard::Journal, error.to_string())));
     }
 
-    /// The last look before a thread is written down: most of those that live for milliseconds have ended by now, and a user
-    /// may have chosen another affinity.
+    /// The last check before a thread is written down: most threads that live for milliseconds have ended by now, and a
+    /// user may have chosen another affinity.
     fn is_as_observed(&self, snapshot: &Snapshot, thread: ThreadId) -> Verdict {
         let observed = snapshot.thread(thread).map(|thread| &*thread.affinity);
         match self.world.affinity_of(thread) {
@@ -129,7 +127,7 @@ impl Running<'_> {
         }
     }
 
-    /// Notes by what the heirs of threads that are about to be placed will be known.
+    /// Notes what will identify the heirs of threads that are about to be placed.
     fn note_descent(&self, changes: &mut [ThreadChange]) {
         let now = self.world.births_now();
         let mut kin = BTreeMap::new();
@@ -142,8 +140,8 @@ impl Running<'_> {
         }
     }
 
-    /// What became of orders, as the governor is to see it. A mask that the kernel has narrowed to the thread's cpuset is still
-    /// the one that was ordered: the kernel keeps that, and sets it when the cpuset is widened.
+    /// The outcomes of orders, as the governor is to see them. A mask that the kernel has narrowed to the thread's
+    /// cpuset counts as the one ordered: the kernel keeps that, and sets it when the cpuset is widened.
     fn explained<'o>(
         &mut self,
         changes: &[ThreadChange],
@@ -165,7 +163,7 @@ impl Running<'_> {
         outcomes
     }
 
-    /// Tells governor, journal and summary what was done.
+    /// Tells governor, journal and summary the outcomes.
     fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
         let outcomes = self.explained(changes, outcomes);
         let done = self.governor.carried_out(now_ns, changes, &outcomes);
@@ -195,8 +193,8 @@ impl Running<'_> {
         done.settled.len() as u64
     }
 
-    /// Has in the journal that threads were started with a mask of ours, or have taken another's place with its mask. Only
-    /// then it need not say any more of that other one what was set.
+    /// Saves in the journal that threads were started with a mask of ours, or took another thread's place with its
+    /// mask. Only then may the journal drop that other thread's entries.
     pub(super) fn write_down_adopted(&mut self, adopted: &[(ThreadId, Held)]) {
         let Some(journal) = &mut self.journal else {
             self.settled.clear();
@@ -225,17 +223,17 @@ impl Running<'_> {
             self.find_heirs(Effort::Quick);
             return;
         }
-        // Masks may have changed since the last interval; where the world cannot be seen any more,
-        // the last snapshot must do. What is observed just now is no interval and is not recorded.
+        // Masks may have changed since the last interval; if the world can no longer be observed, the last snapshot
+        // must do. What is observed now is no interval and is not recorded.
         let fresh = self.world.observe().ok().map(Arc::new);
         if let Some(snapshot) = fresh.or_else(|| self.last.clone()) {
             self.give_back_all(&snapshot, Effort::Thorough);
         }
     }
 
-    /// Takes in the heirs of threads that we placed, wherever they are on the machine; they are given back with
-    /// what has left the selection. Returns whether there are none. If none was left out, threads that were given back before
-    /// need not stay in the journal for their sake any more, nor what was set in processes that have ended be remembered.
+    /// Takes in the heirs of threads that we placed, anywhere on the machine; they are given back with the threads that
+    /// have left the selection. Returns whether there are none. After a complete search, the journal no longer needs
+    /// the threads given back before, nor the governor what was set in processes that have ended.
     pub(super) fn find_heirs(&mut self, effort: Effort) -> bool {
         let holdings = self.governor.holdings();
         let donors = holdings.donors();
@@ -269,14 +267,14 @@ impl Running<'_> {
         are_none
     }
 
-    /// Gives back every thread that has a mask of ours and then their heirs, until none is found; returns how
-    /// many got theirs back.
+    /// Gives back every thread that has a mask of ours, then their heirs, until none is found; returns how many got
+    /// theirs back.
     pub(super) fn give_back_all(&mut self, snapshot: &Snapshot, mut effort: Effort) -> u64 {
         let begun = self.world.now();
         let mut given_back = 0;
         let mut passes = 0;
         loop {
-            // One pass may take long on a busy machine: there is always one that begins after the last giving back.
+            // One pass may take long on a busy machine: one always begins after the last giving back.
             let is_last = self.world.now() - begun >= heirs::LONGEST;
             let are_none = self.find_heirs(effort);
             if are_none && self.governor.holdings().iter().next().is_none() {
@@ -329,7 +327,7 @@ impl Running<'_> {
     }
 }
 
-/// Refuses to give a core to those threads that do not pass this check.
+/// Refuses to give a core to threads that fail this check.
 fn refuse_placements(governed: &mut Governed, check: impl Fn(&ThreadChange) -> Verdict) {
     let Governed {
         changes, refusals, ..

@@ -8,8 +8,8 @@ use numaherd_world::{AffinityResult, Outcome, Snapshot, Thread, ThreadId};
 
 use crate::governor::ThreadChange;
 
-/// The threads that have been given a core, ascending, with the plan's doing. A change of which nothing is
-/// known, as in a dry run, counts as done, so that the page orders that would follow are seen too.
+/// The threads that have a core once the plan is carried out, ascending. A change of unknown outcome, as
+/// in a dry run, counts as done, so that the page orders that would follow are seen too.
 pub(super) fn placed(
     snapshot: &Snapshot,
     topology: &Topology,
@@ -33,8 +33,7 @@ pub(super) fn placed(
     snapshot.threads.iter().filter_map(settle).collect()
 }
 
-/// The core that a thread has been given once a change of it has been tried; `None` when it has none,
-/// or is gone.
+/// The core that a thread has once a change to it has been tried; `None` if it has none, or is gone.
 fn core_after(
     thread: &Thread,
     change: &ThreadChange,

@@ -1,5 +1,5 @@
-//! The recorder of a run: every line goes to the ledger while that can be written, to whoever watches,
-//! and into the summary.
+//! The recorder of a run: every line goes to the ledger while that can be written, to the watchers, and
+//! into the summary.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::paging::News;
 use crate::settings::Settings;
 use crate::summary::Summary;
 
-/// Records: to the ledger while that can be written, to whoever watches, and to the summary.
+/// Records to the ledger while that can be written, to the watchers, and to the summary.
 pub(super) struct Recorder<'w> {
     ledger: Option<Writer>,
     watchers: Vec<Watcher<'w>>,
@@ -28,7 +28,7 @@ pub(super) struct Recorder<'w> {
     passed_over: PassedOver,
     /// What looks for losses, and where; `None` where nobody wants to know.
     losses: Option<(Observer, Arc<Topology>)>,
-    /// Whether the latest losses that were recorded are those of a machine at rest.
+    /// Whether the latest recorded losses are those of a machine at rest.
     is_idle: bool,
     pub(super) summary: Summary,
 }
@@ -55,12 +55,12 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// Whether anybody sees what is recorded.
+    /// Whether anyone sees what is recorded.
     fn is_seen(&self) -> bool {
         self.ledger.is_some() || !self.watchers.is_empty()
     }
 
-    /// Adds a record, at the latest time. It is made only if anybody sees it.
+    /// Adds a record, at the latest time. It is made only if someone sees it.
     pub(super) fn add(&mut self, record: impl FnOnce() -> Record) {
         if !self.is_seen() {
             return;
@@ -78,8 +78,8 @@ impl<'w> Recorder<'w> {
         self.end_ledger_on(written);
     }
 
-    /// Adds what was seen, or has it added with what comes later. Says whether what was made of it is to
-    /// be added too. `own` are the losses that the policy found in it.
+    /// Adds what was seen, or keeps it for the next record. Returns whether what was made of it is to be
+    /// added too. `own` are the losses that the policy found in it.
     pub(super) fn saw(
         &mut self,
         snapshot: &Snapshot,
@@ -112,20 +112,20 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// Adds what has been passed over until now: the run ends, or its cadence changes.
+    /// Adds the intervals passed over until now: the run ends, or its cadence changes.
     pub(super) fn passed_over_last(&mut self) {
         if let Some(snapshot) = self.passed_over.rest() {
             self.add(|| Record::Snapshot(snapshot));
         }
     }
 
-    /// From now on intervals are passed over as these settings have it. `settings` are resolved.
+    /// Sets which intervals are passed over. `settings` are resolved.
     pub(super) fn set_cadence(&mut self, settings: &Settings) {
         self.passed_over_last();
         self.passed_over.set_cadence(settings);
     }
 
-    /// The sequence of the latest snapshot that is recorded.
+    /// The sequence of the latest recorded snapshot.
     pub(super) fn last_recorded(&self) -> u64 {
         self.passed_over.last_recorded()
     }

@@ -1,22 +1,21 @@
-//! Answers to what is asked of the running herd.
+//! Answers to requests of the running herd.
 //!
-//! *Pause.* Nothing is decided and nothing carried out, pages included; what is seen is recorded as
-//! always, and threads that are started with a mask of ours are held like those that started them. Pages that the kernel is
-//! moving just then are waited for, after all else and for a limited time. With
-//! `give_back` threads get the affinities back that they were found with, also those that are started
-//! with a mask of ours just then. For that the interval ends where it is asked for: what is given back
-//! is what is seen then. A *taking back* moves threads to where they were found first: the kernel goes on from
+//! *Pause.* Nothing is decided and nothing carried out, pages included. What is seen is still recorded, and threads
+//! that are started with a mask of ours are held like those that started them. Last of all, and for a limited time, the
+//! pause waits for pages that the kernel is moving just then. With `give_back`, threads get back the affinities they
+//! were found with, also those just started with a mask of ours. The interval ends at such a request: what is given
+//! back is what is seen then. A *taking back* moves threads to where they were first found: the kernel goes on from
 //! where it was, not from where the policy left them.
 //!
-//! *Resume.* Decisions go on with the next interval. What was being judged when the herd was paused is
-//! no longer judged: nobody saw what happened meanwhile.
+//! *Resume.* Decisions go on with the next interval. Moves that were being judged at the pause no longer are: what
+//! happened meanwhile was not observed.
 //!
-//! *Change.* First everything that may be refused, in the order of a start: signals, the rule for new
-//! pages. Then the policy is replaced. What the governor holds and what is left of its budgets
-//! stay; orders of the former policy that wait for bandwidth are refused. A seed that is not the one
-//! in force begins new random numbers, else they go on. Pages that the kernel is moving just then are not waited for.
+//! *Change.* First come all checks that may refuse it, in the order of a start: signals, the rule for new pages. Then
+//! the policy is replaced. What the governor holds and its remaining budgets stay; orders of the former policy that
+//! wait for bandwidth are refused. A new seed begins new random numbers; otherwise they go on. Pages that the kernel is
+//! moving just then are not waited for.
 //!
-//! Each request is recorded with what came of it before it is answered.
+//! Each request is recorded with its outcome before it is answered.
 
 use std::sync::Arc;
 
@@ -33,11 +32,10 @@ use crate::paging::PagingChange;
 use crate::settings::Settings;
 
 impl Running<'_> {
-    /// Answers the requests that wait. Says whether the interval has been seen and recorded for one of
-    /// them, and is over.
+    /// Answers waiting requests. Returns whether the interval has been seen and recorded for one of them, and is over.
     pub(super) fn answer_requests(&mut self) -> bool {
         let mut is_over = false;
-        // No more than can wait at once: whoever asks without end does not keep the loop.
+        // No more than can wait at once: endless requests do not hold up the loop.
         for _ in 0..MOST_WAITING {
             let Some(waiting) = self.requests.as_ref().and_then(Requests::next) else {
                 break;
@@ -85,7 +83,7 @@ impl Running<'_> {
         (asked, paused.map(drop))
     }
 
-    /// Pauses. Where threads are given back the interval is over; returns how many were.
+    /// Pauses. If threads are given back, the interval is over; returns how many were.
     fn pause(
         &mut self,
         give_back: bool,
@@ -113,7 +111,7 @@ impl Running<'_> {
             }
             ControlError::refused(error)
         })?;
-        // No thread waits for its affinity until the kernel has moved a page.
+        // Threads get their affinities before this waits for page moves.
         if !self.paging.wait_for_round(LONGEST_MOVE) {
             self.record.notice(format!(
                 "it is paused, but the kernel is still moving pages after {} s: a node may be full; no other move begins",
@@ -134,8 +132,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// An interval of a pause: it is seen and recorded. Threads are taken back to where they were `found` before
-    /// they are given back. Returns how many were given back.
+    /// An interval of a pause: it is seen and recorded. Threads are taken back to where they were `found` before they
+    /// are given back. Returns how many were.
     pub(super) fn watch(
         &mut self,
         paused: Paused,
@@ -163,7 +161,7 @@ impl Running<'_> {
         Ok(given_back)
     }
 
-    /// Takes threads back to the CPUs on which they were found. The snapshot then says what they have.
+    /// Takes threads back to the CPUs where they were found. Updates their affinities in the snapshot.
     fn take_back(&mut self, snapshot: &mut Snapshot, found: &Found) {
         let (plan, mut governed) = self.governor.take_back(snapshot, found);
         if plan.is_empty() {
@@ -187,7 +185,7 @@ impl Running<'_> {
         self.record_placing(snapshot, true, plan, governed, outcome);
     }
 
-    /// Records what the paging has done by now, before what comes next.
+    /// Records what the paging has done so far, before what comes next.
     fn hear_paging(&mut self) {
         let news = self.paging.news();
         self.hear(news);

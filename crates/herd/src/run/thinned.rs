@@ -1,26 +1,25 @@
-//! Which snapshots are recorded, where there are more than anyone could look through.
+//! Which snapshots are recorded, when there are more than anyone could look through.
 //!
-//! Placed every 10 ms, 16 threads would fill some 2 GB an hour. So where the cadence is shorter than
+//! Placed every 10 ms, 16 threads would fill some 2 GB an hour. So if the cadence is shorter than
 //! [`Settings::record_interval_ms`]:
 //!
-//! * an interval in which something was decided is recorded as it was, with what was decided;
-//! * the intervals before it in which nothing was, since the last record, are recorded as one: counts
-//!   summed, shares averaged by time, the rest as seen last. Nothing that was counted is lost, but for
-//!   threads that ended meanwhile;
-//! * when nothing is decided, such a record is made once in the record interval.
+//! * an interval with a decision is recorded as it was, with the decision;
+//! * the intervals without decisions since the last record are recorded as one: counts summed, shares
+//!   averaged by time, the rest as last seen. No count is lost, except for threads that ended meanwhile;
+//! * while nothing is decided, such a record is made once per record interval.
 //!
-//! Hundreds of threads that are decided on in every interval would still be gigabytes. So no more than
-//! [`MOST_PER_SECOND`] threads are recorded in a second on average, but for the one record of all in the
-//! record interval: about a gigabyte an hour. Beyond that what was decided is recorded without what it
-//! was decided on; what counted is in its reasons.
+//! Decisions on hundreds of threads in every interval would still make gigabytes. So on average no more
+//! than [`MOST_PER_SECOND`] threads are recorded per second, apart from the one record of all in each
+//! record interval: about a gigabyte an hour. Beyond that, a decision is recorded without its snapshot;
+//! its reasons hold what counted.
 //!
-//! Something was decided when anything is ordered or undone or a person is told something, and when a
-//! wish is refused for the first time in the record interval: a policy that insists on what it may not
-//! have says so a hundred times a second.
+//! An interval has a decision when something is ordered or undone, a person is told something, or a wish
+//! is refused for the first time in the record interval: a policy that insists on what it may not have
+//! says so a hundred times a second.
 //!
-//! A replay sees the intervals that were recorded: a policy that goes by each interval alone decides in
-//! those of decisions as it did; one that keeps averages has had fewer, longer intervals in between. Who
-//! wants to replay to the bit records every interval (`record_interval_ms = 0`).
+//! A replay sees the recorded intervals: a policy that depends on each interval alone decides as it did
+//! in those with decisions; one that keeps averages sees fewer, longer intervals in between. An exact
+//! replay needs every interval recorded (`record_interval_ms = 0`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,7 +30,7 @@ use crate::governor::rate::TokenBucket;
 use crate::governor::{Governed, Guard};
 use crate::settings::Settings;
 
-/// Most threads that are recorded in a second on average, at some 350 bytes each.
+/// Most threads recorded per second on average, at some 350 bytes each.
 const MOST_PER_SECOND: f64 = 800.0;
 
 /// What is to be recorded of an interval.
@@ -39,11 +38,11 @@ const MOST_PER_SECOND: f64 = 800.0;
 pub(super) struct Recorded {
     /// Snapshots, in order; the last is of this interval, or of this one and those before it.
     pub(super) snapshots: Vec<Snapshot>,
-    /// Whether what was made of it is.
+    /// Whether to record its placing.
     pub(super) placing: bool,
 }
 
-/// What has been seen and is not recorded yet, and when it will be.
+/// What has been seen but is not recorded yet, and when it will be.
 #[derive(Debug)]
 pub(super) struct PassedOver {
     /// Time from one record to the next while nothing is decided; `None`: every interval is recorded.
@@ -52,9 +51,9 @@ pub(super) struct PassedOver {
     rest: Option<Snapshot>,
     /// End of the latest interval that was recorded because its time had come, in ns.
     recorded_ns: Option<u64>,
-    /// Sequence of the latest snapshot that was recorded.
+    /// Sequence of the latest recorded snapshot.
     last: u64,
-    /// What was refused since, and recorded.
+    /// The recorded refusals since then.
     refused: BTreeSet<(ThreadId, Guard)>,
     /// Threads that may be recorded.
     room: TokenBucket,
@@ -73,13 +72,13 @@ impl PassedOver {
         }
     }
 
-    /// From now on by these settings, which are resolved. What has not been recorded yet has been asked
-    /// for before ([`Self::rest`]).
+    /// Sets the cadence by these settings, which are resolved. The caller has recorded the rest before
+    /// ([`Self::rest`]).
     pub(super) fn set_cadence(&mut self, settings: &Settings) {
         self.every_ns = every_ns(settings);
     }
 
-    /// What is to be recorded now; nothing when the interval is passed over.
+    /// What to record now; nothing if the interval is passed over.
     pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> Recorded {
         let Some(every_ns) = self.every_ns else {
             self.last = snapshot.sequence;
@@ -135,7 +134,7 @@ impl PassedOver {
         Some(rest)
     }
 
-    /// Sequence of the latest snapshot that was recorded.
+    /// Sequence of the latest recorded snapshot.
     pub(super) fn last_recorded(&self) -> u64 {
         self.last
     }
@@ -148,7 +147,7 @@ impl PassedOver {
     }
 }
 
-/// Time from one record to the next while nothing is decided; `None` where every interval is recorded.
+/// Time from one record to the next while nothing is decided; `None` if every interval is recorded.
 fn every_ns(settings: &Settings) -> Option<u64> {
     let every = Duration::from_millis(settings.record_interval_ms);
     let thins = settings.placement_interval(u64::MAX) < every;

@@ -1,9 +1,9 @@
 //! What the governor lets through, as it can be set, and why each default is what it is.
 //!
-//! Every limit is of time or of what is done at once, never of a number of intervals: it means the same
-//! whether threads are placed once a second or a hundred times. Two belong to the cadence all the same:
-//! [`Limits::moves_per_interval`] bounds what is done at one moment, and
-//! [`Limits::thread_bounce_limit`] follows how often a placement asks to decide.
+//! Every limit is a time or a bound on what is done at once, never a number of intervals: it means the same
+//! whether threads are placed once a second or a hundred times. Two still belong to the cadence:
+//! [`Limits::moves_per_interval`] bounds what is done at one moment, and [`Limits::thread_bounce_limit`] follows
+//! how often a placement asks to decide.
 
 use std::collections::BTreeMap;
 
@@ -155,7 +155,7 @@ choices! {
 }
 
 impl Limits {
-    /// Fills in what is left out and is the placement's own affair, or else the usual.
+    /// Fills in what is left out: with the placement's own value, or else the default.
     pub(super) fn resolve(&mut self, policies: &OwnOfAll) {
         for &(ref name, own) in &policies.groups {
             let usual = self.bounces_of(own);
@@ -174,7 +174,7 @@ impl Limits {
         self.thread_bounce_limit.get_or_insert(usual);
     }
 
-    /// The limit of bounces for the threads of a placement, by how often it asks to decide.
+    /// The bounce limit for a placement's threads, by how often it asks to decide.
     fn bounces_of(&self, own: Own) -> u32 {
         let interval = own.interval.map_or(1.0, |own| own.as_secs_f64());
         let decisions = (1.0 / interval).max(1.0);
@@ -188,13 +188,13 @@ impl Limits {
         own.or(self.scope).unwrap_or_default()
     }
 
-    /// The limit of bounces for the threads of a group, or of none.
+    /// The bounce limit for the threads of a group, or of no group.
     pub(crate) fn thread_bounces_of(&self, group: Option<&str>) -> u32 {
         let own = group.and_then(|group| self.groups.get(group)?.thread_bounce_limit);
         own.unwrap_or_else(|| self.thread_bounces())
     }
 
-    /// The limit of bounces for threads that are in no group.
+    /// The bounce limit for threads in no group.
     pub(crate) fn thread_bounces(&self) -> u32 {
         self.thread_bounce_limit.unwrap_or(self.bounce_limit)
     }

@@ -1,9 +1,9 @@
 //! The guest's side: tells the host which vCPUs run threads that care where they run.
 //!
-//! It looks at the masks ([`super::masks`]) every [`AgentOptions::interval`], and sends a line when
-//! something has changed, and at least one in each [`HEARTBEAT`], so that the host can tell an agent
-//! that has nothing new from one that is gone. While nobody listens it neither looks nor sends, and
-//! tries again each second; what it then sends is what is so then.
+//! It looks at the masks ([`super::masks`]) every [`AgentOptions::interval`] and sends a line when
+//! something has changed, but at least once per [`HEARTBEAT`]: the host can thus tell an agent
+//! without news from one that is gone. While the host does not listen, it neither looks nor sends,
+//! and tries again each second; it then sends the present state.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,14 +29,14 @@ const RETRY: Duration = Duration::from_secs(1);
 pub struct AgentOptions {
     /// Where /proc, /sys and /dev are found: `/`, or a captured tree.
     pub root: PathBuf,
-    /// The port to the host; `None` for the one that has the agent's name.
+    /// The port to the host; `None` for the port with the agent's name.
     pub port: Option<PathBuf>,
-    /// How often masks are looked at.
+    /// How often to look at masks.
     pub interval: Duration,
 }
 
 impl AgentOptions {
-    /// How often masks are looked at unless said otherwise.
+    /// The default of [`Self::interval`].
     pub const INTERVAL: Duration = Duration::from_millis(100);
 }
 
@@ -56,9 +56,9 @@ impl Default for AgentOptions {
 pub enum AgentNews {
     /// The host listens.
     Heard,
-    /// Nobody listens; it is tried again.
+    /// No one listens; it tries again.
     NotHeard,
-    /// The port is gone or cannot be written; it is tried again.
+    /// The port is gone or cannot be written; it tries again.
     PortLost {
         /// The port.
         port: PathBuf,
@@ -78,7 +78,7 @@ pub struct GuestAgent {
     stop: Stop,
     /// The number of the next line.
     sequence: u64,
-    /// What was told last and when, of what was told since somebody listens.
+    /// What was told last, and when, since the host began to listen.
     told: Option<(Duration, GuestTags)>,
     news: Option<AgentNews>,
 }
@@ -87,7 +87,7 @@ impl GuestAgent {
     /// Opens the port.
     ///
     /// # Errors
-    /// [`HostError::AgentPort`] where there is none, or it cannot be opened, with what to do.
+    /// [`HostError::AgentPort`] if there is none, or it cannot be opened, with what to do.
     pub fn new(options: AgentOptions) -> Result<Self, HostError> {
         let root = Root::new(&options.root);
         let path = port::find(&root, options.port.as_deref())?;
@@ -115,7 +115,7 @@ impl GuestAgent {
         self.stop.clone()
     }
 
-    /// Looks and tells until it is stopped; `say` is told how it goes.
+    /// Looks and tells until it is stopped; `say` gets the news.
     ///
     /// # Errors
     /// [`HostError::Read`] when /proc cannot be read.
@@ -153,7 +153,7 @@ impl GuestAgent {
         say: &mut impl FnMut(&AgentNews),
     ) -> Result<Duration, HostError> {
         let Some(port) = &mut self.port else {
-            // It may come back under another name of its device.
+            // It may come back under another device name.
             let opened = port::find(&self.root, self.options.port.as_deref())
                 .and_then(|path| Ok((Port::open(&path)?, path)));
             if let Ok((port, path)) = opened {
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_host_that_stops_reading_gets_the_newest_and_no_backlog() {
         let mut guest = Guest::new();
-        // Fill what the kernel keeps for it.
+        // Fill the kernel's buffer for it.
         let port = guest.agent.port.as_mut().unwrap();
         port.write(&vec![b'\n'; 1 << 22]).unwrap();
         assert!(!port.is_idle());

@@ -17,37 +17,36 @@ use super::protocol::{self, GuestTags, Rubbish, longest_line};
 /// Without a true line for so long an agent is silent: three of its heartbeats.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
-/// How long an agent that told rubbish is not listened to.
+/// How long an agent that told rubbish is ignored.
 pub const CUT_OFF: Duration = Duration::from_secs(30);
 
-/// An agent that told nothing but the truth for so long, and then rubbish, is reported again.
+/// An agent that tells rubbish after this long with nothing but the truth is reported again.
 const REDEEMED: Duration = Duration::from_secs(60);
 
-/// Most lines of a second that are believed: twice what an agent sends that looks every 10 ms and
-/// finds a change each time.
+/// The most lines per second that are believed: twice as many as an agent sends when each look, every 10
+/// ms, finds a change.
 const MOST_LINES: u64 = 200;
 
-/// What was heard of one agent, and how far it is believed.
+/// What one agent has told, and how far it is believed.
 #[derive(Debug, Default)]
 pub struct Hearing {
     /// vCPUs that the machine has, as the host knows.
     vcpus: u32,
-    /// The line that is being heard.
+    /// The line being received.
     line: Vec<u8>,
-    /// Whether a line feed was heard since the connection began: before it, a line may have lost its
-    /// beginning.
+    /// Whether a line feed has come since the connection began: before that, a line may lack its beginning.
     begun: bool,
     sequence: Option<u64>,
     /// The last true line, and when it came.
     told: Option<(Duration, GuestTags)>,
     second: Second,
     distrusted_until: Option<Duration>,
-    /// Since when it has told nothing but the truth.
+    /// Since when it has told only the truth.
     true_since: Option<Duration>,
     reported: bool,
 }
 
-/// What came since the beginning of a second.
+/// What has come in the present second.
 #[derive(Debug, Default)]
 struct Second {
     began: Duration,
@@ -61,13 +60,13 @@ impl Hearing {
         self.vcpus = vcpus;
     }
 
-    /// A connection was made: what comes may begin in the middle of a line.
+    /// Notes a new connection: its input may begin in the middle of a line.
     pub fn connected(&mut self) {
         self.line.clear();
         self.begun = false;
     }
 
-    /// The connection ended: who has hung up tells nothing.
+    /// Notes a connection's end: its tags are void.
     pub fn disconnected(&mut self) {
         self.line = Vec::new();
         self.sequence = None;
@@ -87,8 +86,8 @@ impl Hearing {
         heard
     }
 
-    /// Whether rubbish that was just heard is news to people. True once, and again only after the
-    /// agent has told the truth for a minute.
+    /// Whether rubbish just received is news to people: true once, and again only after the agent has told
+    /// the truth for a minute.
     pub fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.reported, true)
     }
@@ -132,7 +131,7 @@ impl Hearing {
         }
         self.second.lines += lines;
         self.second.bytes += bytes;
-        // A framed line has two line feeds besides.
+        // A framed line also has two line feeds.
         let most_bytes = MOST_LINES * (longest_line(self.vcpus) as u64 + 2);
         let flood = |what, most| Err(Rubbish::Flood { what, most });
         match &self.second {
@@ -142,12 +141,12 @@ impl Hearing {
         }
     }
 
-    /// Until when the agent is not to be listened to.
+    /// Until when the agent is to be ignored.
     pub fn distrusted_until(&self, now: Duration) -> Option<Duration> {
         self.distrusted_until.filter(|&until| now < until)
     }
 
-    /// How the agent stands, and what it tells if it is to be believed.
+    /// The agent's state, and what it tells if it is to be believed.
     pub fn state(&self, now: Duration) -> (Agent, Option<&GuestTags>) {
         if self.distrusted_until(now).is_some() {
             return (Agent::Distrusted, None);

@@ -8,10 +8,10 @@
 //! -device virtserialport,chardev=numaherd,name=org.numaherd.agent.0
 //! ```
 //!
-//! The thread waits for all sockets together, reads what is there and never waits for one of them;
-//! whoever asks ([`AgentListener::state`]) waits for a lock that is only held to look things up, never
-//! while a call is made that could take long. A peer that sends its bytes one at a time costs a
-//! hundred wakes a second, no more: after each round the thread rests for [`REST`].
+//! The thread waits for all sockets together, reads what is there and never waits for a single one. A
+//! caller of [`AgentListener::state`] waits only for a lock that is held for look-ups, never during a
+//! call that could take long. A peer that sends single bytes costs at most a hundred wakes a second:
+//! after each round, the thread rests for [`REST`].
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ use crate::error::HostError;
 use crate::kernel::now;
 use crate::stop::{Stop, WakeEvent};
 
-/// How long to wait before a connection is tried again.
+/// How long to wait before trying a connection again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Between two rounds of reading.
@@ -42,12 +42,12 @@ const REST: Duration = Duration::from_millis(10);
 /// Bytes read from one socket in a round.
 const ROUND_BYTES: usize = 16 << 10;
 
-/// Where a machine's agent is to be reached.
+/// Where to reach a machine's agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     /// The process that runs the machine.
     pub(crate) machine: ProcessId,
-    /// What the machine is called, for messages.
+    /// The machine's name, for messages.
     pub(crate) name: String,
     /// The socket.
     pub(crate) path: PathBuf,
@@ -65,15 +65,15 @@ pub(crate) struct AgentListener {
 #[derive(Debug)]
 struct Shared {
     board: Mutex<Board>,
-    /// GuestTags after each round.
+    /// Notified after each round.
     heard: Condvar,
-    /// Wakes the thread when there are other ports than before.
+    /// Wakes the thread when the ports have changed.
     changed: WakeEvent,
     /// Ends the thread.
     stop: Stop,
 }
 
-/// What is known of all agents, and what is to be said of them.
+/// What is known about all agents, and what is to be reported.
 #[derive(Debug, Default)]
 struct Board {
     links: BTreeMap<ProcessId, AgentLink>,
@@ -95,15 +95,15 @@ struct AgentLink {
 enum Unreachable {
     #[error("{0}")]
     Kernel(Errno),
-    /// The socket is neither the machine's nor root's, who kernel machines their sockets (libvirt):
-    /// a command line must not lead this program to just any socket.
+    /// Neither the machine nor root, who may make its socket (libvirt), listens there: a command line
+    /// must not lead this program to just any socket.
     #[error("process {0} listens there, which is not the machine's")]
     Foreign(i32),
 }
 
 #[derive(Debug)]
 enum Connection {
-    /// Not connected; to be tried then.
+    /// Down until `retry`.
     Down {
         retry: Duration,
     },
@@ -133,7 +133,7 @@ impl AgentListener {
         })
     }
 
-    /// Listens to these machines' agents, and to no others any more.
+    /// Listens to these machines' agents, and no longer to others.
     pub(crate) fn follow(&self, ports: Vec<Port>) {
         let mut board = self.shared.board();
         let mut before = std::mem::take(&mut board.links);
@@ -166,12 +166,12 @@ impl AgentListener {
         (agent, tags.cloned())
     }
 
-    /// What is to be said of agents that were cut off or cannot be reached, since the last call.
+    /// What to report since the last call about agents that were cut off or cannot be reached.
     pub(crate) fn gaps(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.board().gaps)
     }
 
-    /// Waits until the agents are as they should be; for tests, which know what comes.
+    /// Waits until the agents are in an expected state; for tests.
     #[cfg(test)]
     fn wait_until(&self, mut condition: impl FnMut(&Self) -> bool) {
         let turn = Duration::from_millis(10);
@@ -190,7 +190,7 @@ impl Drop for AgentListener {
     fn drop(&mut self) {
         self.shared.stop.ask();
         if let Some(thread) = self.thread.take() {
-            // It ends after at most a round; that it panicked has been said by itself.
+            // It ends after at most a round; a panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -201,7 +201,7 @@ impl Shared {
         lock(&self.board)
     }
 
-    /// What the thread does.
+    /// The thread's work.
     fn listen(&self) {
         let mut buffer = vec![0; ROUND_BYTES];
         while !self.stop.is_asked() {
@@ -223,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Connects to those whose time has come.
+    /// Connects to the agents that are due.
     fn connect(&self) {
         let now = now();
         let due: Vec<(ProcessId, PathBuf)> = self
@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// The sockets that are open, and how long it is until the next connection is to be tried.
+    /// The open sockets, and the time until the next connection is to be tried.
     fn open(&self) -> (Vec<(ProcessId, Arc<OwnedFd>)>, Duration) {
         let now = now();
         let mut open = Vec::new();
@@ -263,7 +263,7 @@ impl Shared {
         let Board { links, gaps } = &mut *board;
         let link = links
             .get_mut(&machine)
-            // Another machine's port, or a newer connection, has nothing to do with it.
+            // The port may now be another machine's, or have a newer connection.
             .filter(
                 |link| matches!(&link.connection, Connection::Up(now) if Arc::ptr_eq(now, socket)),
             );
@@ -296,7 +296,7 @@ impl AgentLink {
             }
             Err(why) => {
                 self.connection = Connection::Down { retry: now + RETRY };
-                // A machine that is only starting or ending is no news.
+                // A machine that is just starting or ending is no news.
                 let passing = [Errno::NOENT, Errno::CONNREFUSED, Errno::AGAIN];
                 let is_passing = passing.map(Unreachable::Kernel).contains(&why);
                 let is_new = self.said.as_ref() != Some(&why);
@@ -338,7 +338,7 @@ impl AgentLink {
     }
 }
 
-/// A connection that nobody ever waits for.
+/// Makes a connection without blocking.
 fn connected(path: &Path, machine: ProcessId) -> Result<OwnedFd, Unreachable> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let made = || {

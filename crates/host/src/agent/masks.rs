@@ -1,15 +1,15 @@
-//! Which CPUs run threads whose mask is smaller than the machine: the guest kernel's part in BRM
+//! Which CPUs run threads whose mask is smaller than the machine: the guest kernel's work in BRM
 //! (§4.3, §5), done from user space.
 //!
-//! The paper's kernel looks at a thread's mask each time it is scheduled, and tags the CPU it is on;
-//! here all threads are looked at, a few times a second. Where the paper passes over threads with
-//! numbers below 1000, which its kernel's own threads had, kernel threads are told by their flag.
+//! The paper's kernel looks at a thread's mask each time it is scheduled, and tags its CPU; here all
+//! threads are looked at a few times a second. The paper passes over threads with numbers below 1000,
+//! its kernel's own; here kernel threads are recognized by their flag.
 //!
-//! A look must be cheap, since the guest's own work is what runs beside it: a system call a thread
-//! tells its mask. The folder of a process's threads is listed again only when it has another number
-//! of entries or one of the threads has ended; which processes are the kernel's is looked up again
-//! once in [`SELDOM`] looks, since a number may be used again. Only of threads with small masks, which
-//! are few, the stat file is read, for the CPU that they are on.
+//! A look must be cheap, since it runs beside the guest's own work: one system call per thread reads
+//! its mask. The folder of a process's threads is listed again only when its number of entries has
+//! changed or one of the threads has ended. Whether a process is the kernel's is looked up again once
+//! in [`SELDOM`] looks, since a number may be reused. The stat file is read, for the CPU, only of the
+//! few threads with small masks.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -25,12 +25,11 @@ use crate::proc::stat;
 /// Looks between two at what seldom changes.
 const SELDOM: u64 = 64;
 
-/// Looks at masks.
 #[derive(Debug)]
 pub(super) struct Masks {
     root: Root,
     kernel: Arc<dyn Kernel>,
-    /// This program: who watches is not what is watched.
+    /// This program, which is left out.
     own_pid: Option<u32>,
     processes: HashMap<u32, KnownProcess>,
     looks: u64,
@@ -43,7 +42,7 @@ pub(super) struct Masks {
 struct KnownProcess {
     is_kernels: bool,
     threads: Vec<u32>,
-    /// Entries of the folder of its threads when it was listed.
+    /// Links of the folder of its threads when that was listed.
     links: u64,
     seen: u64,
 }
@@ -64,7 +63,7 @@ impl Masks {
     /// Looks at all threads.
     ///
     /// # Errors
-    /// Processes cannot be listed, or sysfs does not say which CPUs there are.
+    /// Processes cannot be listed, or sysfs does not list the CPUs.
     pub(super) fn look(&mut self) -> std::io::Result<GuestTags> {
         let no_cpus = || std::io::Error::other("sys/devices/system/cpu does not list the CPUs");
         let online = self.root.online_cpus().ok_or_else(no_cpus)?;
@@ -146,7 +145,7 @@ impl Masks {
 
     fn threads(&self, pid: u32) -> Vec<u32> {
         let tids = self.root.numbers(&format!("proc/{pid}/task"), "");
-        // A process that ended under our eyes has none.
+        // A process that has just ended has none.
         tids.unwrap_or_default()
     }
 
@@ -157,7 +156,7 @@ impl Masks {
     }
 }
 
-/// Whether a mask leaves out none of the CPUs that are online.
+/// Whether a mask covers all online CPUs.
 fn is_whole(mask: &[u64], online: &CpuSet) -> bool {
     let words = online.as_words().iter().enumerate();
     words

@@ -1,20 +1,20 @@
 //! Explicit tags from inside a virtual machine (BRM §4.3, §5).
 //!
-//! The paper's guest kernel makes two hypercalls: `tag` when a thread is scheduled whose CPU mask is
-//! smaller than the machine, `clear` when it exits. Here no kernel is changed: a program in the guest
-//! looks at the masks and tells the host over a virtio serial port.
+//! The guest kernel of the paper makes two hypercalls: `tag` when a scheduled thread has a CPU mask
+//! smaller than the machine, `clear` when it exits. Here no kernel is changed: a guest program looks
+//! at the masks and tells the host over a virtio serial port.
 //!
 //! | part | file |
 //! |---|---|
 //! | the lines that are sent | [`protocol`] |
 //! | in the guest: which CPUs run such threads | [`masks`] |
 //! | in the guest: the port to the host | [`port`] |
-//! | in the guest: when what is told | [`guest`] |
+//! | in the guest: what is told when | [`guest`] |
 //! | on the host: how far an agent is believed | [`hearing`] |
 //! | on the host: the connections to all agents | [`listener`] |
 //!
-//! A guest is foreign: whatever it sends costs the host no more than a bounded amount of memory and
-//! time, and the worst that it can gain is that its own vCPUs are, or are not, candidates.
+//! A guest is not trusted: whatever it sends costs the host only a bounded amount of memory and time.
+//! At worst, it decides whether its own vCPUs are candidates.
 
 mod guest;
 pub mod hearing;
@@ -34,7 +34,7 @@ pub use guest::{AgentNews, AgentOptions, GuestAgent};
 pub use protocol::GuestTags;
 pub(crate) use protocol::PORT_NAME;
 
-/// The agents of all machines that are watched.
+/// The agents of all watched machines.
 #[derive(Debug, Default)]
 pub(crate) struct Agents {
     /// From the first port on.
@@ -42,9 +42,9 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    /// Puts what the agents tell to the vCPUs' threads (`threads` ascending by id) and how they stand
-    /// to their machines. `ports` are the sockets of those machines that have one. What is wrong with
-    /// an agent is said in `gaps`, once.
+    /// Adds to the vCPUs' threads what the agents tell (`threads` ascend by id), and to the machines
+    /// the state of their agents. `ports` are the sockets of the machines that have one. `gaps`
+    /// reports each problem with an agent once.
     pub(crate) fn observe(
         &mut self,
         ports: impl IntoIterator<Item = (ProcessId, PathBuf)>,
@@ -94,8 +94,8 @@ fn port(process: ProcessId, path: PathBuf, processes: &[Process]) -> Option<Port
     })
 }
 
-/// Tags the threads of a machine's vCPUs. One whose own mask says that it is a candidate stays one:
-/// then its user cares where the vCPU is, whatever runs in it.
+/// Tags the threads of a machine's vCPUs. One whose own mask makes it a candidate stays one: its user
+/// then cares where the vCPU is, whatever runs in it.
 fn tag(machine: &VirtualMachine, told: &GuestTags, threads: &mut [Thread]) {
     for vcpu in machine.vcpus.iter().filter(|vcpu| vcpu.index < told.vcpus) {
         let found = threads.binary_search_by_key(&vcpu.thread, |thread| thread.id);
@@ -128,7 +128,7 @@ mod tests {
             pid: std::process::id(),
             born: 1,
         };
-        // Four vCPUs, of which the guest has three online; and a thread that runs none.
+        // Four vCPUs, three of them online in the guest; and a thread that runs none.
         let mut threads: Vec<Thread> = (10..15).map(|tid| thread(process, tid)).collect();
         threads[1].tag = Some(Tag::Mask);
         let vcpus = (0..4).map(|index| VirtualCpu {

@@ -1,8 +1,8 @@
 //! The guest's end of the port to the host: found, opened, and written without ever waiting.
 //!
-//! udev links `/dev/virtio-ports/NAME` to the port's device; where there is no udev, sysfs says which
-//! device has the name. While nothing on the host listens, the kernel says of the port that it is hung
-//! up, at once and for as long as that lasts: so one looks now and then, and does not wait for it.
+//! udev links `/dev/virtio-ports/NAME` to the port's device; without udev, sysfs says which device has
+//! the name. While the host does not listen, polling the port reports a hang-up at once, every time:
+//! so the agent polls now and then, and does not wait for it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::protocol::PORT_NAME;
 use crate::error::HostError;
 use crate::files::Root;
 
-/// What a machine needs for a port, for those who run it.
+/// What a machine needs for a port, as advice.
 const REMEDY: &str = "give the machine one: on QEMU's command line
   -device virtio-serial-pci
   -chardev socket,id=numaherd,path=/run/NAME.numaherd,server=on,wait=off
@@ -24,7 +24,7 @@ or in libvirt's XML, under <devices>
   <channel type='unix'><target type='virtio' name='org.numaherd.agent.0'/></channel>
 or name another port with --port";
 
-/// A port that is open, and what is still to be written to it.
+/// An open port, and what is still to be written to it.
 #[derive(Debug)]
 pub(super) struct Port {
     descriptor: OwnedFd,
@@ -56,7 +56,7 @@ impl Port {
         Ok(Self::new(descriptor))
     }
 
-    /// Whether somebody on the host listens.
+    /// Whether the host listens.
     pub(super) fn is_heard(&self) -> bool {
         let mut fds = [PollFd::new(&self.descriptor, PollFlags::OUT)];
         let gone = PollFlags::HUP | PollFlags::ERR;

@@ -5,18 +5,17 @@
 //! ```
 //!
 //! * Each line tells everything: `tagged` are the vCPUs that run threads whose CPU mask is smaller
-//!   than the guest's machine, all others run none. So no line depends on one before, and a line
-//!   that is lost costs only time. A line with a vCPU more is the paper's hypercall `tag`, one with
-//!   a vCPU less its `clear` (BRM §4.3, §5).
+//!   than the guest's machine; all others run none. So no line depends on an earlier one, and a lost
+//!   line costs only time. A line with one more vCPU is the paper's hypercall `tag`, one with a vCPU
+//!   less its `clear` (BRM §4.3, §5).
 //! * `sequence` rises with each line; 0 says that the agent has begun anew.
-//! * `vcpus` is one more than the highest number of a CPU that the guest has. Its kernel numbers CPUs
-//!   in the order of the firmware's tables, which is the order of QEMU's indices.
-//! * A line is framed by line feeds, before and after it: whoever begins to listen in the middle of
-//!   one finds the next, and an agent that was killed in the middle of one spoils no other.
+//! * `vcpus` is one more than the highest CPU number of the guest. Its kernel numbers CPUs in the
+//!   order of the firmware's tables, which is the order of QEMU's indices.
+//! * A line is framed by line feeds before and after it: a reader that starts in the middle of one
+//!   finds the next, and an agent that was killed in the middle of one spoils no other.
 //!
-//! The guest is foreign: what it says is held against what the host knows ([`read`]), and the
-//! longest line follows from the number of vCPUs ([`longest_line`]), so that it cannot make the host
-//! keep more.
+//! The guest is not trusted: what it says is checked against what the host knows ([`read`]). The
+//! number of vCPUs bounds the length of a line ([`longest_line`]), and so what the host must keep.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +28,7 @@ pub const VERSION: u32 = 1;
 /// Which vCPUs run threads that care where they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestTags {
-    /// One more than the highest number of a CPU that the guest has.
+    /// One more than the highest CPU number of the guest.
     pub vcpus: u32,
     /// The vCPUs that run such threads, ascending.
     pub tagged: Vec<u32>,
@@ -45,13 +44,13 @@ struct Line {
     tagged: Vec<u32>,
 }
 
-/// The part of a line that tells its version, whatever else is in it.
+/// The part of a line that holds its version, whatever else is in it.
 #[derive(Deserialize)]
 struct Version {
     numaherd_agent: u32,
 }
 
-/// Why what an agent says cannot be believed.
+/// Why an agent's message cannot be believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rubbish {
     /// More bytes than any true line has.
@@ -63,7 +62,7 @@ pub enum Rubbish {
     /// Not an object of these fields.
     #[error("it sent a line that is not its protocol's ({reason})")]
     NotALine {
-        /// What the reader says.
+        /// The parser's message.
         reason: String,
     },
     /// Another version.
@@ -78,17 +77,17 @@ pub enum Rubbish {
     /// More vCPUs than the host knows of.
     #[error("it reported {told} vCPUs, but the virtual machine has {known}")]
     TooManyVcpus {
-        /// GuestTags.
+        /// The number told.
         told: u32,
         /// Known.
         known: u32,
     },
-    /// A vCPU that it does not have by its own word, or one out of order or twice.
+    /// A vCPU beyond its own count, or one out of order or twice.
     #[error("it tagged vCPU {index}, which is not one of its {vcpus} or not in order")]
     NoSuchVcpu {
         /// The number told.
         index: u32,
-        /// What it says that it has.
+        /// The count that it told.
         vcpus: u32,
     },
     /// A sequence number that does not rise.
@@ -104,13 +103,13 @@ pub enum Rubbish {
     Flood {
         /// Lines or bytes.
         what: &'static str,
-        /// How many were still good.
+        /// How many are accepted.
         most: u64,
     },
 }
 
-/// Bytes of the longest true line of a machine of so many vCPUs, line feeds not counted: the names of
-/// the fields and their numbers, and 11 for each vCPU.
+/// Bytes of the longest valid line for this many vCPUs, without line feeds: the names of the fields
+/// and their numbers, and 11 for each vCPU.
 pub fn longest_line(vcpus: u32) -> usize {
     128 + 11 * vcpus as usize
 }
@@ -130,8 +129,8 @@ pub fn write(sequence: u64, told: &GuestTags) -> Vec<u8> {
     bytes
 }
 
-/// Reads a line without its line feeds, of a machine that has `known` vCPUs and whose line before had
-/// the number `last`; its own number and what it tells.
+/// Reads a line without its line feeds, from a machine with `known` vCPUs whose previous line had the
+/// number `last`; returns its number and what it tells.
 pub fn read(line: &[u8], known: u32, last: Option<u64>) -> Result<(u64, GuestTags), Rubbish> {
     let longest = longest_line(known);
     if line.len() > longest {
@@ -228,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_longest_line_of_any_machine_fits() {
-        // The highest numbers that there are, in a list as long as the machine is wide.
+        // The highest possible numbers, in a list as long as the machine is wide.
         let line = Line {
             numaherd_agent: u32::MAX,
             sequence: u64::MAX,

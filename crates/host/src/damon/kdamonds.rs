@@ -1,13 +1,13 @@
-//! The kernel's threads that watch and move memory, by the files through which they are made and told what to do
+//! The kernel's threads that watch and move memory, through the files that create and control them
 //! (Documentation/admin-guide/mm/damon/usage.rst).
 //!
-//! There is one number of kdamonds for the whole machine: whoever writes it removes all of them. So they are made only
-//! where there are none, and only as long as they are needed.
+//! The whole machine has one number of kdamonds: writing it removes them all. So they are made only where there are
+//! none, and only for as long as they are needed.
 //!
-//! Whose they are: a scheme without watermarks ignores its three levels. Ours bear there the name of this program as a
-//! number, and its process, by number and start. So a mark is gone with what it marks, and kdamonds of a process that has
-//! ended are known to be left over. Before their marks are written a file names their owner: those that are found off and
-//! without a process to watch are then left over as well.
+//! Whose they are: a scheme without watermarks ignores its three levels. Ours store there this program's name as a
+//! number, and its process, by number and start. A mark thus goes with what it marks, and kdamonds of a process that
+//! has ended are known to be left over. Before their marks are written, a file names their owner: kdamonds that are off
+//! and have no process to watch are then left over as well.
 
 use std::fmt;
 use std::fs;
@@ -18,18 +18,18 @@ use crate::kernel::{Errno, Kernel};
 
 const FOLDER: &str = "sys/kernel/mm/damon/admin/kdamonds";
 const COUNT: &str = "sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
-/// Names the owner of kdamonds from before they are made until after they are gone.
+/// Names the owner of kdamonds from before they are made until they are gone.
 const OWNER: &str = "run/numaherd/kdamonds";
 
 /// "numaherd", as a number.
 const MARK: u64 = u64::from_be_bytes(*b"numaherd");
 
-/// How often a file is written that the kernel calls busy, because somebody else is reading or writing one, and how long
-/// to wait in between (chosen here: a second in all).
+/// How often to write a file that the kernel calls busy because another process reads or writes one, and how long to
+/// wait in between (chosen here: a second in all).
 const TRIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Parts of the kernel that keep DAMON to themselves while they are on (`damon_start` with `exclusive`, mm/damon/core.c).
+/// Parts of the kernel that reserve DAMON while they are on (`damon_start` with `exclusive`, mm/damon/core.c).
 const MODULES: [&str; 3] = ["damon_stat", "damon_reclaim", "damon_lru_sort"];
 
 /// The first Linux whose kdamonds move pages of a process.
@@ -42,17 +42,17 @@ pub(crate) enum State {
     Missing,
     /// It does not move pages of a process.
     TooOld,
-    /// This part of the kernel keeps it to itself.
+    /// This part of the kernel reserves it.
     Kept(&'static str),
     /// There are no kdamonds.
     Free,
     /// All are left over from runs of numaherd that were killed.
     Left,
-    /// So many are somebody else's, or a running herd's.
+    /// So many belong to others, or to a running herd.
     Others(u32),
 }
 
-/// Why kdamonds cannot be had, or do not do as they are told.
+/// Why kdamonds cannot be had or controlled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
@@ -112,7 +112,7 @@ impl Owner {
         })
     }
 
-    /// Whether it is another process that is there.
+    /// Whether it is another process, and exists.
     fn is_another(self, kernel: &dyn Kernel) -> bool {
         let pid = u32::try_from(self.pid).ok();
         self != Self::this(kernel) && pid.and_then(|pid| kernel.born(pid)) == Some(self.born)
@@ -197,12 +197,12 @@ fn take_down(root: &Root, kernel: &dyn Kernel, count: u32) -> Result<(), Refusal
         }
     }
     write(root, kernel, COUNT, "0")?;
-    // Without it they would still be known by their marks.
+    // Without it, their marks would still identify them.
     let _ = fs::remove_file(root.path(OWNER));
     Ok(())
 }
 
-/// Writes a value to a file of the kernel. One that is busy is tried again.
+/// Writes a value to a kernel file; tries again while that is busy.
 fn write(root: &Root, kernel: &dyn Kernel, path: &str, value: &str) -> Result<(), Refusal> {
     let mut answer = Err(Errno::BUSY);
     for _ in 0..TRIES {
@@ -219,7 +219,7 @@ fn write(root: &Root, kernel: &dyn Kernel, path: &str, value: &str) -> Result<()
     })
 }
 
-/// Kdamonds of ours, each with a context and a scheme. They are taken down when this is dropped, if not before.
+/// Our kdamonds, each with a context and a scheme. Dropping this takes them down, if that has not been done.
 #[derive(Debug)]
 pub(super) struct Kdamonds<'a> {
     root: &'a Root,
@@ -231,8 +231,8 @@ impl<'a> Kdamonds<'a> {
     /// Makes so many.
     ///
     /// # Errors
-    /// There are some of others, or the kernel does not let them be made, or has none that move pages of a process;
-    /// there are none of ours then.
+    /// Others have kdamonds, or the kernel does not let them be made, or has none that move pages of a process; none of
+    /// ours exist then.
     pub(super) fn make(
         root: &'a Root,
         kernel: &'a dyn Kernel,
@@ -253,7 +253,7 @@ impl<'a> Kdamonds<'a> {
             .and_then(|()| fs::write(&path, owner.to_string()))
             .map_err(|error| Refusal::Owner(error.to_string()))?;
         if let Err(refusal) = write(root, kernel, COUNT, &count.to_string()) {
-            // There are none that it could be of.
+            // There are none to own.
             let _ = fs::remove_file(&path);
             return Err(refusal);
         }
@@ -271,7 +271,7 @@ impl<'a> Kdamonds<'a> {
                 made.tell(number, &path, value)?;
             }
         }
-        // It came to the kernel with moving pages of processes.
+        // This file came with moving pages of processes.
         let dests = format!("{FOLDER}/0/contexts/0/schemes/0/dests");
         match root.path(&dests).exists() {
             true => Ok(made),
@@ -290,7 +290,7 @@ impl<'a> Kdamonds<'a> {
         write(self.root, self.kernel, &path, &value.to_string())
     }
 
-    /// The number that a file of one of them holds.
+    /// The number in a file of one of them.
     pub(super) fn number(&self, number: u32, path: &str) -> Option<u64> {
         self.root.number(&format!("{FOLDER}/{number}/{path}"))
     }
@@ -308,7 +308,7 @@ impl<'a> Kdamonds<'a> {
 impl Drop for Kdamonds<'_> {
     fn drop(&mut self) {
         if self.count > 0 {
-            // On the way out with an error already; the next round and `release` find them by their marks.
+            // An error is on its way already; the next round and `release` find them by their marks.
             let _ = take_down(self.root, self.kernel, self.count);
         }
     }

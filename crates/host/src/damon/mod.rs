@@ -1,28 +1,28 @@
 //! A second way to move pages: by the kernel's DAMON, which looks whether they are used before it moves them.
 //!
-//! Problem: a paging that sends memory away because nobody uses it knows that by samples, seconds ago. By then a page may
-//! be in use, and whoever uses it waits while it moves, and longer at each access after. `move_pages(2)` moves it all the
+//! Problem: a paging that sends memory away because it is unused knows that from samples, seconds old. By then a page
+//! may be in use, and its user waits while it moves, and longer at each access after. `move_pages(2)` moves it all the
 //! same.
 //!
-//! Rule: the program names the rules whose orders go by DAMON, and whether what is used meanwhile stays ([`Moved`]). The
-//! orders of a call of the pager that are for one process and one node are a *job*. Each job has a kdamond, whose scheme
-//! is `migrate_cold` where used pages stay and `migrate_hot` where not, on the job's addresses alone. The filter `young`
-//! refuses a page that was used since its accessed bit was last cleared, and clears it. So a scheme with that filter goes
-//! over its addresses twice, [`UNUSED_US`] apart: the first time it clears what was set long ago, and the second time it
-//! leaves what was used in between. All jobs go at once; then their kdamonds are taken down, whatever came of them.
+//! Rule: the program names the rules whose orders go through DAMON, and whether used pages stay ([`Moved`]). The orders
+//! of one call of the pager for one process and one node are a *job*. Each job has a kdamond, whose scheme covers only
+//! the job's addresses: `migrate_cold` where used pages stay, else `migrate_hot`. The filter `young` refuses a page
+//! that was used since its accessed bit was last cleared, and clears the bit. So a scheme with that filter passes over
+//! its addresses twice, [`UNUSED_US`] apart: the first pass clears old bits, and the second leaves what was used in
+//! between. All jobs run at once; then their kdamonds are taken down, whatever came of them.
 //!
-//! What came of an order is read back page by page, as after `move_pages`: the scheme's own figures (`sz_tried`,
-//! `sz_applied`) are of the whole job, and do not tell pages that are not there from pages that stay. `sz_tried` tells how
+//! The outcome of an order is read back page by page, as after `move_pages`: the scheme's own figures (`sz_tried`,
+//! `sz_applied`) cover the whole job, and do not distinguish missing pages from pages that stay. `sz_tried` shows how
 //! far the scheme has come.
 //!
-//! Chosen so: operations for fixed addresses (`fvaddr`), because those for `vaddr` widen their regions to all mappings of
-//! the process after `update_us`. No quota of the scheme, because it charges what a scheme only looks at, and because the
-//! governor has granted what an order may move. `target_nid` and no weights (`dests`), because an order has one node.
+//! Choices: operations for fixed addresses (`fvaddr`), because those for `vaddr` widen their regions to all mappings of
+//! the process after `update_us`. No quota for the scheme: it charges also what a scheme only looks at, and the
+//! governor has granted what an order may move. `target_nid` without weights (`dests`), because an order has one node.
 //!
-//! DAMON moves pages that several processes map, too, which an order for private memory does not mean. So an order goes by
-//! `move_pages` where `pagemap` does not say that the process alone maps all of its pages that are there.
+//! DAMON also moves pages that several processes map, which an order for private memory does not mean. So an order goes
+//! to `move_pages` unless `pagemap` says that only this process maps its present pages.
 //!
-//! Limits: it sees no access through an entry of a TLB that outlives [`UNUSED_US`], as its documentation says.
+//! Limits: it misses accesses through a TLB entry that outlives [`UNUSED_US`], as its documentation says.
 
 mod kdamonds;
 #[cfg(test)]
@@ -43,20 +43,19 @@ use crate::stop::Stop;
 use kdamonds::{Kdamonds, Refusal};
 pub(crate) use kdamonds::{State, state};
 
-/// Time that a page must have been unused for, in us: over how long DAMON adds up accesses unless told otherwise
-/// (`aggr_us`).
+/// How long a page must have been unused, in us: DAMON's default time for adding up accesses (`aggr_us`).
 const UNUSED_US: u64 = 100_000;
 /// How often a kdamond that waits for that looks for requests, in us (chosen here).
 const LOOK_US: u64 = 20_000;
-/// The same of one that need not wait: how often DAMON looks unless told otherwise (`sample_us`).
+/// The same for one that need not wait: DAMON's default sampling interval (`sample_us`).
 const AT_ONCE_US: u64 = 5_000;
-/// The longest that a round may take until its kdamonds are told to stop, in ns (chosen here).
+/// How long a round may take before its kdamonds are told to stop, in ns (chosen here).
 const LIMIT_NS: u64 = 2_000_000_000;
 
 /// Which pages of an order DAMON moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// Those that nobody uses meanwhile.
+    /// Those that are unused meanwhile.
     Unused,
     /// All.
     All,
@@ -70,8 +69,8 @@ impl Moved {
         }
     }
 
-    /// How often the scheme goes over its addresses until it is done, after how many us each, and how often its kdamond
-    /// looks for requests.
+    /// How many passes the scheme makes over its addresses, how many us each takes, and how often its kdamond checks
+    /// for requests.
     fn passes(self) -> (u64, u64, u64) {
         match self {
             Self::Unused => (2, UNUSED_US, LOOK_US),
@@ -88,7 +87,7 @@ pub struct Damon {
     rules: &'static [(&'static str, Moved)],
 }
 
-/// Orders for pages of one process to one node.
+/// Orders for one process's pages to one node.
 #[derive(Debug)]
 struct Job {
     hold: Hold,
@@ -97,7 +96,7 @@ struct Job {
     orders: Vec<Ordered>,
 }
 
-/// An order, by its place among all, and where its pages were.
+/// An order, by its index among all, and where its pages were.
 #[derive(Debug)]
 struct Ordered {
     place: usize,
@@ -122,8 +121,8 @@ impl Job {
 }
 
 impl Damon {
-    /// The DAMON of the machine under a root, tried; for the orders of these rules. What a killed run has left is taken
-    /// down.
+    /// The DAMON of the machine under a root, tried, for the orders of these rules. Takes down what a killed run has
+    /// left.
     ///
     /// # Errors
     /// The kernel has none that moves pages of processes, somebody else uses it, or it cannot be written to.
@@ -137,8 +136,8 @@ impl Damon {
         Ok(Self { root, rules })
     }
 
-    /// Carries out those orders that are its own. The others, and those that it must leave to `move_pages`, have no
-    /// outcome. `miss` is told why where it cannot do what it should.
+    /// Carries out the orders of its own rules. The others, and those that it must leave to `move_pages`, get no
+    /// outcome. `miss` is told why it cannot do what it should.
     pub(crate) fn carry_out(
         &self,
         kernel: &dyn Kernel,
@@ -210,7 +209,7 @@ impl Damon {
         jobs
     }
 
-    /// Has all jobs done, as far as that goes until the limit.
+    /// Runs all jobs, as far as they get until the limit.
     fn round(&self, kernel: &dyn Kernel, jobs: &[Job], stop: &Stop) -> Result<(), Refusal> {
         let numbered = || (0_u32..).zip(jobs);
         let count = numbered().count();
@@ -221,8 +220,7 @@ impl Damon {
         }
         for (number, job) in numbered() {
             let begun = kdamonds.tell(number, "state", "on");
-            // The kernel has taken whoever has that number now: was that the one meant? One that has ended is not
-            // begun at all.
+            // The kernel took the process that has that number now. If the one meant has ended, this is undone.
             match kernel.is_alive(&job.hold) {
                 true => begun?,
                 false => drop(kdamonds.tell(number, "state", "off")),
@@ -237,7 +235,7 @@ impl Damon {
 }
 
 impl Host {
-    /// The same, moving pages by DAMON where the rule that ordered it is one of its rules.
+    /// The same host, but DAMON moves pages for orders of its rules.
     #[must_use]
     pub fn with_damon(mut self, damon: Damon) -> Self {
         self.damon = Some(damon);
@@ -279,7 +277,7 @@ fn describe(kdamonds: &Kdamonds<'_>, number: u32, job: &Job) -> Result<(), Refus
     Ok(())
 }
 
-/// Whether a kdamond has not gone over its addresses as often as it should. Asking takes as long as it looks for requests.
+/// Whether a kdamond has passes left to make. Asking takes until it next checks for requests.
 fn is_at_work(kdamonds: &Kdamonds<'_>, number: u32, job: &Job) -> bool {
     // It refuses once it has ended, with its process.
     if kdamonds
@@ -297,7 +295,7 @@ fn is_at_work(kdamonds: &Kdamonds<'_>, number: u32, job: &Job) -> bool {
     tried.is_some_and(|tried| tried < bytes.saturating_mul(job.moved.passes().0))
 }
 
-/// Where the pages of a range are; `None` where the kernel does not say.
+/// Where the pages of a range are; `None` if the kernel does not say.
 fn where_are(
     kernel: &dyn Kernel,
     process: ProcessId,

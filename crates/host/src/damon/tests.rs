@@ -1,4 +1,4 @@
-//! DAMON by files that a test makes, as Linux 7.3 has them (`tree.txt`), and a kernel that does what is written there.
+//! DAMON on files that a test makes, as Linux 7.3 has them (`tree.txt`), and a kernel that does what is written there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use super::*;
 use crate::fake::{self, FakeKernel};
 use crate::kernel::Errno;
 
-/// Every file below `kdamonds` with one of each, and what it holds at first.
+/// Every file below `kdamonds`, with one of each, and its initial content.
 const TREE: &str = include_str!("tree.txt");
 const KDAMONDS: &str = "sys/kernel/mm/damon/admin/kdamonds";
 
@@ -29,17 +29,17 @@ struct Machine {
     _folder: tempfile::TempDir,
     root: Root,
     kernel: FakeKernel,
-    /// Pages that are used all the time.
+    /// Pages that are always in use.
     used: BTreeSet<u64>,
-    /// What the kernel refuses, by the end of the path, how often, and by which error.
+    /// What the kernel refuses: end of the path, how often, and error.
     refuses: Mutex<Vec<(&'static str, u32, Errno)>>,
     /// All that was written, the numbers in paths left out where they are 0.
     written: Mutex<Vec<(String, String)>>,
     /// The process ends once its kdamond has begun.
     ends: bool,
-    /// Kdamonds never do anything.
+    /// Kdamonds do nothing.
     is_idle: bool,
-    /// Files that have this in their path are not there.
+    /// Files with this in their path do not exist.
     lacks: &'static str,
 }
 
@@ -75,7 +75,7 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
 
-    /// Entries of `pagemap` of the pages from 1024 on.
+    /// The entries in `pagemap` of pages from 1024 on.
     fn map(&self, pages: Range<u64>, entry: u64) {
         let path = format!("proc/{}/pagemap", PROCESS.pid);
         let mut map = self.root.read(&path).unwrap_or_else(|_| vec![0; 2048 * 8]);
@@ -118,7 +118,7 @@ impl Machine {
         (outcomes, missed)
     }
 
-    /// Kdamonds that bear the marks of a process.
+    /// Kdamonds with the marks of a process.
     fn leave(&self, count: u32, (pid, born): (u32, u64)) {
         self.write(
             &self.root.path(&format!("{KDAMONDS}/nr_kdamonds")),
@@ -382,7 +382,7 @@ fn other_rules_whole_processes_and_pages_that_others_map_are_left_to_move_pages(
     assert_eq!(machine.told("nr_kdamonds"), Vec::<String>::new());
 }
 
-/// What is said of a machine on which nothing could be done by DAMON.
+/// The finding on a machine where DAMON can do nothing.
 fn refusal(machine: &Machine) -> String {
     let before = machine.count();
     let (outcomes, missed) = machine.carry_out(&[order("made: cold", 0, 16, 1)]);
@@ -415,7 +415,7 @@ fn kdamonds_of_another_herd_are_left_alone_while_it_lives_and_taken_down_after()
     machine.write(&first, "on").unwrap();
     assert_eq!(state(&machine.root, &machine), State::Others(2));
     assert_eq!(kdamonds::take_down_left(&machine.root, &machine), Ok(0));
-    // Its number is another's now.
+    // Its number was reused.
     machine.kernel.thread(OTHER.0, OTHER.1 + 1, CpuSet::new());
     assert_eq!(state(&machine.root, &machine), State::Left);
     assert_eq!(kdamonds::take_down_left(&machine.root, &machine), Ok(2));

@@ -1,8 +1,8 @@
-//! The events of this machine's set, each tried: can it be opened, does it count, can what it counts
-//! be.
+//! The events of this machine's set, each tried: does it open, does it count, and is its count
+//! possible?
 //!
-//! A wrong code is refused by nobody: the kernel takes it and the processor counts something else, or
-//! nothing. So the events count a walk of which is known how many lines it fetches.
+//! Nothing refuses a wrong code: the kernel accepts it, and the processor counts something else, or
+//! nothing. So the events count a walk that fetches a known number of lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,28 +32,28 @@ pub struct EventCheck {
     pub set: String,
     /// Why it is the one.
     pub because: String,
-    /// Where its codes are from.
+    /// The source of its codes.
     pub source: String,
     /// What came of each event, and of the uncore penalty that two of them make.
     pub findings: Vec<Finding>,
 }
 
-/// What is asked about.
+/// What is examined.
 pub(super) struct Machinery<'m> {
     pub(super) root: &'m Root,
     pub(super) kernel: &'m dyn Kernel,
     pub(super) processor: &'m Processor,
     pub(super) reasons: &'m Reasons,
-    /// The events that the program takes; `None` where it can count none.
+    /// The events that the program uses; `None` if it can count none.
     pub(super) choice: Option<&'m Choice>,
 }
 
-/// Goes over memory that was made ready, and gives the number of lines that it fetched.
+/// Walks over prepared memory, and returns the number of lines that it fetched.
 pub(super) type Load = Box<dyn Fn() -> u64>;
-/// Makes a load ready.
+/// Prepares a load.
 pub(super) type MakeLoad<'l> = &'l dyn Fn() -> Load;
 
-/// Tries the events of the set that fits best; without a load there is nothing to try them on.
+/// Tries the events of the set that fits best; without a load, they cannot be tried.
 pub(super) fn check(
     machine: &Machinery<'_>,
     table: &EventTable,
@@ -168,7 +168,7 @@ impl Machinery<'_> {
         opened.map_or_else(Fate::Refused, |_| Fate::Opened)
     }
 
-    /// Counts a load with a group, and writes down what each of its events counted; gives the lines
+    /// Counts a load with a group, and records what each of its events counted; returns the lines
     /// that the load fetched.
     fn count(&self, group: &Group, fates: &mut [Fate], load: &Load) -> u64 {
         let mut buffer = Vec::new();
@@ -192,7 +192,7 @@ impl Machinery<'_> {
         walked
     }
 
-    /// What was refused, together where it is for the same reason.
+    /// The refusals, combined where they have the same reason.
     fn refusals(&self, trial: &Trial<'_>) -> Vec<Finding> {
         let mut refused: BTreeMap<i32, (Errno, Vec<String>)> = BTreeMap::new();
         for ((_, event), fate) in std::iter::zip(&trial.set.events, &trial.fates) {
@@ -218,7 +218,7 @@ struct Trial<'s> {
     set: &'s CounterSet,
     /// One for each event.
     fates: Vec<Fate>,
-    /// Lines that the load fetched from memory, or from the caches that were left in its way.
+    /// Lines that the load fetched from memory, or from a cache in between.
     walked: u64,
     /// Whether the program counts with this set.
     taken: bool,
@@ -233,7 +233,7 @@ impl Trial<'_> {
             .map(|(_, fate)| *fate)
     }
 
-    /// What the events with a role counted, added up; `None` where none counted.
+    /// The sum of what the events with a role counted; `None` if none counted.
     fn count(&self, role: Role) -> Option<u64> {
         let counts = self.of(role).filter_map(|fate| match fate {
             Fate::Counted(count) => Some(count),
@@ -283,7 +283,7 @@ impl Trial<'_> {
         let cannot_be = "what cannot be";
         let is_of_lines = matches!(role, Role::Lines | Role::Requests | Role::Both);
         Some(match role {
-            // A walk at random, on the node of its memory, need show neither of these.
+            // A random walk on its memory's node need show neither of these.
             Role::Prefetches => good(),
             Role::Local | Role::Remote if self.came_from() > 0 => good(),
             Role::Local | Role::Remote => bad("nothing, as does its counterpart"),
@@ -306,7 +306,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Whether it was refused what alone would give the event its sense.
+    /// Whether an event that this one is useless without was refused.
     fn lacks_counterpart(&self, role: Role) -> bool {
         let group: &[Role] = match role {
             Role::Local | Role::Remote | Role::Both => &[Role::Local, Role::Remote, Role::Both],
@@ -323,8 +323,7 @@ impl Trial<'_> {
         roles.iter().filter_map(|role| self.count(*role)).sum()
     }
 
-    /// Whether more cycles had a request outstanding than there were, beyond what differs between two
-    /// walks.
+    /// Whether cycles with an outstanding request exceed all cycles by more than two walks differ.
     fn is_beyond_cycles(&self, busy: u64) -> bool {
         let cycles = self.count(Role::Cycles);
         cycles.is_some_and(|cycles| busy > cycles.saturating_add(cycles / 50))

@@ -1,12 +1,12 @@
 //! What else steers threads or pages on a machine: one function each, over files under a root.
 //!
-//! Each says what it does, what that means for a herd, and what to do. The verdict is `Bad` where it
-//! undoes what is decided, `Weak` where it narrows or disturbs it. What is looked for, and where:
+//! Each finding says what it does, what that means for a herd, and what to do. The verdict is `Bad`
+//! if it undoes decisions, `Weak` if it narrows or disturbs them. What is checked, and where:
 //!
 //! | who | by what |
 //! |---|---|
 //! | the kernel: NUMA balancing, memory tiering, demotion, DAMON, KSM | sysctls, `/sys/kernel/mm` |
-//! | the kernel's command line: CPUs that are set apart | `/sys/devices/system/cpu/isolated` |
+//! | the kernel's command line: isolated CPUs | `/sys/devices/system/cpu/isolated` |
 //! | sched_ext | `/sys/kernel/sched_ext` |
 //! | daemons: numad, irqbalance, tuned, slurmd | names of processes |
 //! | kubelet's static CPU and memory managers | its state files |
@@ -154,7 +154,7 @@ fn kubelet(root: &Root) -> impl Iterator<Item = Finding> {
         })
 }
 
-/// Control groups whose CPUs someone has chosen: libvirt's for vCPUs, and others.
+/// Control groups with chosen CPUs: libvirt's for vCPUs, and others.
 fn cpusets(root: &Root) -> Vec<Finding> {
     let mut chosen = Vec::new();
     let online = root.text("sys/devices/system/cpu/online");
@@ -187,11 +187,11 @@ fn cpusets(root: &Root) -> Vec<Finding> {
     libvirt.into_iter().chain(cpusets).collect()
 }
 
-/// Groups below a folder with `cpuset.cpus` of their own, as path and CPUs: those of a folder before
-/// those below them. Empty are CPUs that nobody chose, and in the first version of control groups all
-/// that there are.
+/// Groups below a folder with a `cpuset.cpus` of their own, as path and CPUs; each level comes before
+/// those below it. An empty file is no choice, nor are all online CPUs, the default of cgroups
+/// version 1.
 fn gather_cpusets(root: &Root, folder: &str, online: Option<&String>, chosen: &mut Vec<String>) {
-    // A folder that has gone meanwhile, or may not be read, has a cpuset that is not known.
+    // The cpusets of a folder that is gone or unreadable are unknown.
     let entries = std::fs::read_dir(root.path(folder)).into_iter().flatten();
     let mut below: Vec<String> = entries
         .flatten()
@@ -210,7 +210,7 @@ fn gather_cpusets(root: &Root, folder: &str, online: Option<&String>, chosen: &m
     }
 }
 
-/// Folders of systemd's configuration that are a person's own, and of its manager.
+/// Folders of the administrator's own configuration of systemd's manager.
 const MANAGER: &[&str] = &["etc/systemd/system.conf", "etc/systemd/system.conf.d"];
 const UNITS: &str = "etc/systemd/system";
 
@@ -258,7 +258,7 @@ fn gather(root: &Root, place: &str, below: u32, files: &mut Vec<String>) {
     }
 }
 
-/// The first setting of a file that places something.
+/// The first setting in a file that places something.
 fn setting(root: &Root, file: &str) -> Option<String> {
     const KEYS: [&str; 4] = [
         "CPUAffinity",

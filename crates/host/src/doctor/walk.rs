@@ -1,10 +1,10 @@
 //! A load for counters to count: a walk over more memory than the caches hold, of a known number of
 //! lines.
 //!
-//! Each line says which comes next, in the order of a linear congruential generator of full period
-//! (Knuth, TAOCP 2, 3.2.1.2: an odd step, a factor of 1 modulo 4), which no prefetcher follows. Eight
-//! walkers go in turn, each over lines of its own: some processors count outstanding misses in
-//! fours, and would see none of a single walker's.
+//! Each line names the next, in the order of a linear congruential generator of full period (Knuth,
+//! TAOCP 2, 3.2.1.2: an odd step, a factor of 1 modulo 4), which no prefetcher follows. Eight walkers
+//! take turns, each over its own lines: some processors count outstanding misses in fours, and would
+//! see none of a single walker's.
 
 use std::hint::black_box;
 
@@ -12,11 +12,11 @@ use numaherd_topology::Topology;
 
 /// Reads in flight.
 const WALKERS: usize = 8;
-/// Lines that a walk goes over, at most.
+/// The most lines in a walk.
 const MOST_STEPS: usize = 1 << 18;
-/// Bytes walked over where the caches' sizes are not known.
+/// Bytes to walk over if the caches' sizes are unknown.
 const USUAL_BYTES: u64 = 64 << 20;
-/// Bounds of it: a gigabyte of cache would take long to exceed.
+/// Bounds on it: a gigabyte of cache would take long to exceed.
 const FEWEST_BYTES: u64 = 4 << 20;
 const MOST_BYTES: u64 = 256 << 20;
 const FACTOR: u32 = 0x0019_660d;
@@ -35,7 +35,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Memory of four times the largest cache, touched by the caller.
+    /// Four times the largest cache, within bounds, touched by the caller.
     pub(super) fn new(topology: &Topology) -> Self {
         let largest = topology
             .caches()
@@ -60,11 +60,11 @@ impl Walk {
         }
     }
 
-    /// Walks; gives the number of lines that were read, no one twice.
+    /// Walks; returns the number of lines read, each only once.
     pub(super) fn run(&self) -> u64 {
         let all = self.lines.len();
         let steps = (all / WALKERS).min(MOST_STEPS / WALKERS);
-        // Where each walker begins: as far behind the last one as that goes.
+        // Each walker begins as far behind the last one as a walk is long.
         let mut at = [0_u32; WALKERS];
         for walker in 1..WALKERS {
             at[walker] = (0..steps).fold(at[walker - 1], |at, _| next(at, all));
@@ -79,7 +79,7 @@ impl Walk {
     }
 }
 
-/// The line after a line of so many (a power of two).
+/// The line after `at`, of `lines` (a power of two).
 fn next(at: u32, lines: usize) -> u32 {
     let mask = u32::try_from(lines - 1).unwrap_or(u32::MAX);
     at.wrapping_mul(FACTOR).wrapping_add(STEP) & mask

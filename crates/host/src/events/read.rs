@@ -1,7 +1,6 @@
 //! Reads a file of events: TOML to checked [`CounterSet`]s; an error names the line.
 //!
-//! Impossible codes are refused here rather than handed to the kernel, which takes any number and
-//! counts something.
+//! Impossible codes are refused here, since the kernel would take any number and count something.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -15,7 +14,7 @@ use crate::perf_errors::Refusal;
 /// `PERF_TYPE_RAW`.
 const RAW: u32 = 4;
 
-/// Limits beyond which something is taken for a mistake.
+/// Limits beyond which a file is considered wrong.
 const MOST_SETS: usize = 4096;
 const MOST_EVENTS: usize = 8;
 const MOST_MODELS: usize = 256;
@@ -50,7 +49,7 @@ struct SetTable {
     uncore: UncoreTable,
 }
 
-/// A line that people will read.
+/// A line for people to read.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct Text(String);
@@ -71,7 +70,7 @@ impl TryFrom<String> for Text {
     }
 }
 
-/// A name that is looked up in sysfs.
+/// A name to look up in sysfs.
 #[derive(Deserialize)]
 #[serde(try_from = "Text")]
 struct FileName(String);
@@ -277,7 +276,7 @@ fn set(table: SetTable, key: &str) -> Result<CounterSet, Wrong> {
     })
 }
 
-/// Whether events can be counted at the same time, as far as their counters tell.
+/// Whether events can be counted at the same time, judging by their counters.
 fn fit_together(events: &[(Role, Event)]) -> Result<(), String> {
     let mut taken = BTreeSet::new();
     for (_, event) in events {
@@ -421,7 +420,7 @@ impl EventTable {
     }
 }
 
-/// Where the parts of an event's code go.
+/// The layout of an event's code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Intel,

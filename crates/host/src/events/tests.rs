@@ -78,8 +78,8 @@ fn coded(event: &Event) -> String {
     }
 }
 
-/// Each event with what the kernel is asked for: what was in the program as constants before, and
-/// the codes of FACTS and the makers' manuals.
+/// Each event with what the kernel is asked for: the program's former constants, and the codes of
+/// FACTS and the makers' manuals.
 #[test]
 fn every_event_is_coded_as_published() {
     let mut text = String::new();

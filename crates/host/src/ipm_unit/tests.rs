@@ -5,7 +5,7 @@ use crate::ipm_records::written;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// A device as the protocol has it: whole records, 0 bytes at the end, a snapshot when asked for.
+/// A device of this protocol: whole records, 0 bytes at the end, a snapshot when asked for.
 #[derive(Clone, Debug, Default)]
 struct Fake(Arc<Mutex<State>>);
 
@@ -30,7 +30,7 @@ impl Read for Fake {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut state = self.0.lock().unwrap();
         let mut filled = 0;
-        // Two records at most, so that there is more than one read.
+        // At most two records, so that there are several reads.
         for _ in 0..2 {
             let Some(record) = state.records.pop_front() else {
                 break;
@@ -106,7 +106,7 @@ fn notices_are_of_known_processes_in_time_order() {
         found(10, 11, 5, 3000),
         found(99, 99, 6, 2500),
         found(20, 20, 7, 2000),
-        // Thread 20 is not the process's any more; nor is it known who was 0.
+        // Thread 20 is no longer the process's, and number 0 is unknown.
         found(10, 20, 8, 4000),
         found(10, 0, 9, 500),
     ] {
@@ -151,7 +151,7 @@ fn sharing_is_what_came_since_the_last_time() {
         all.remove(&process(10)).map(|sharing| sharing.pairs)
     };
     let (first, last) = ((true, false), (false, true));
-    // In two parts, between which there is another process.
+    // In two parts, with another process in between.
     let parts = [
         part(10, first, &[(10, 11, 100)]),
         part(20, (true, true), &[]),
@@ -166,9 +166,9 @@ fn sharing_is_what_came_since_the_last_time() {
     assert_eq!(shared(&parts, &known()), pairs(100, 7));
     assert_eq!(shared(&parts, &known()), Some(Vec::new()));
     let parts = [part(10, (true, true), &[(10, 11, 150), (11, 12, 3)])];
-    // The second fell: the kernel gave a number out again.
+    // The second fell: the kernel reused a number.
     assert_eq!(shared(&parts, &known()), pairs(50, 3));
-    // Thread 11 is another from now on, as the roster knows.
+    // The roster shows another thread 11 from now on.
     let mut later = known();
     let new = ThreadId { tid: 11, born: 2 };
     later.insert(11, (new, process(10)));

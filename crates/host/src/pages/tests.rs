@@ -50,7 +50,7 @@ fn process(pages: u64) -> Case {
 }
 
 impl Case {
-    /// Only so many of its pages are there.
+    /// Only this many of its pages exist.
     fn resident(&self, pages: u64) {
         let file = self.root.path().join("proc/9/numa_maps");
         let start = FIRST * 4096;

@@ -2,7 +2,7 @@
 
 use super::{lines, split_once, words};
 
-/// In which cgroups a thread is.
+/// The cgroups of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Cgroups {
     /// Path in the unified hierarchy (version 2).
@@ -14,7 +14,7 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Whether the thread is in that cgroup, or in one below it, in any hierarchy.
+    /// Whether the thread is in that cgroup, or one below it, in any hierarchy.
     pub fn within(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.paths().any(|own| {
@@ -67,7 +67,7 @@ pub fn mounts(text: &[u8]) -> Mounts {
         let (root, point) = (fields.nth(3), fields.next());
         let mut after_dash = fields.skip_while(|word| *word != b"-").skip(1);
         let (kind, options) = (after_dash.next(), after_dash.nth(1).unwrap_or_default());
-        // A mount of a part of the hierarchy (a container's) does not have the paths of the whole.
+        // A mount of part of the hierarchy (a container's) lacks the paths of the whole.
         let Some(point) = point.filter(|_| root == Some(b"/")) else {
             continue;
         };

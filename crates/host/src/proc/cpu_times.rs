@@ -1,7 +1,7 @@
-//! `/proc/stat`: what each CPU spent its time on since boot, in clock ticks.
+//! `/proc/stat`: how each CPU spent its time since boot, in clock ticks.
 //!
-//! A line `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; the time of guests
-//! is in user and nice already. Older kernels write fewer columns.
+//! A line `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; user and nice
+//! include the time of guests. Older kernels write fewer columns.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Idle ticks and all ticks until a later reading; `None` where none fell between the two.
+    /// Idle ticks and all ticks until a later reading; `None` if there were none.
     pub fn until(&self, later: &Self) -> Option<(u64, u64)> {
         let all = later.all.checked_sub(self.all).filter(|&all| all > 0)?;
-        // The kernel's idle time may go back by a tick when a CPU has been offline.
+        // The kernel's idle time may decrease by a tick after a CPU was offline.
         let idle = later.idle.saturating_sub(self.idle).min(all);
         Some((idle, all))
     }
 }
 
-/// Time by CPU number. Lines that are not understood are left out.
+/// Time by CPU number. Malformed lines are left out.
 pub fn parse(text: &[u8]) -> BTreeMap<u32, CpuTime> {
     let of_line = |line| {
         let mut fields = words(line);

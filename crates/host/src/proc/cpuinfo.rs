@@ -1,19 +1,19 @@
-//! `/proc/cpuinfo`: which processor this is, as its event codes depend on it.
+//! `/proc/cpuinfo`: the processor, on which event codes depend.
 
 use super::{decimal, hexadecimal, lines, split_once, words};
 
-/// Which processor this is.
+/// A kind of processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// `GenuineIntel`, `AuthenticAMD`, …; empty where the file does not say (Arm).
+    /// `GenuineIntel`, `AuthenticAMD`, …; empty if the file does not say (Arm).
     pub vendor: String,
     pub family: u32,
     pub model: u32,
     /// The implementer of an Arm core; `None` on others.
     pub implementer: Option<u32>,
-    /// Which of its maker's an Arm core is.
+    /// The part number of an Arm core.
     pub part: u32,
-    /// The name that people know it by.
+    /// Its name for people.
     pub name: String,
     /// Whether it is a virtual machine's.
     pub hypervisor: bool,

@@ -1,4 +1,4 @@
-//! `/proc/PID/maps`: the address ranges of a process, and which of them hold pages to move.
+//! `/proc/PID/maps`: the address ranges of a process, and which of them hold movable pages.
 
 use super::{hexadecimal, lines, split_once};
 
@@ -9,7 +9,7 @@ pub struct Mapping {
     pub start: u64,
     /// One past the last.
     pub end: u64,
-    /// Where in the file it begins, in bytes; 0 for anonymous memory.
+    /// Its offset in the file, in bytes; 0 for anonymous memory.
     pub offset: u64,
     /// Whether writes are shared with others who map the same.
     pub shared: bool,

@@ -2,12 +2,12 @@
 
 use super::{decimal, lines, words};
 
-/// Total and free memory in bytes; `None` where the file lacks either.
+/// Total and free memory in bytes; `None` if the file lacks either.
 pub fn parse(text: &[u8]) -> Option<(u64, u64)> {
     Some((bytes(text, b"MemTotal:")?, bytes(text, b"MemFree:")?))
 }
 
-/// Memory of files that have not been used for long, in bytes; `None` where the file lacks it.
+/// Memory of files that have long been unused, in bytes; `None` if the file lacks it.
 pub fn inactive_file(text: &[u8]) -> Option<u64> {
     bytes(text, b"Inactive(file):")
 }

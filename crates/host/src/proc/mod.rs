@@ -1,7 +1,7 @@
 //! Parsers of procfs and sysfs text: safe functions from bytes to values, no I/O.
 //!
 //! Formats: Documentation/filesystems/proc.rst and the sources named in each file. Every parser
-//! takes whatever it is given: text that is not understood is an error or is left out, never a panic.
+//! accepts any input: text that it cannot parse is an error or is left out, never a panic.
 
 pub mod cgroup;
 pub mod cpu_times;
@@ -12,7 +12,7 @@ pub mod numa_maps;
 pub mod stat;
 pub mod status;
 
-/// Reads a decimal number; `None` for anything else, also for what does not fit.
+/// Parses a decimal number; `None` for anything else, or if it does not fit.
 pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -41,7 +41,7 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-/// What stands before and after the first such byte of a line; `None` where the line has none.
+/// What comes before and after the first such byte in a line; `None` if there is none.
 pub fn split_once(line: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let at = line.iter().position(|byte| *byte == at)?;
     Some((&line[..at], &line[at + 1..]))

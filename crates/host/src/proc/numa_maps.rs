@@ -1,15 +1,15 @@
-//! `/proc/PID/numa_maps`: on which nodes the pages of each mapping are, and of which kind they are.
+//! `/proc/PID/numa_maps`: on which nodes each mapping's pages are, and of which kind.
 //!
-//! `N3=20` counts pages of the size that `kernelpagesize_kB` gives (the base size but for
-//! hugetlbfs; transparent huge pages are counted as base pages, fs/proc/task_mmu.c).
+//! `N3=20` counts pages of the size that `kernelpagesize_kB` gives (the base size except for hugetlbfs; transparent
+//! huge pages count as base pages, fs/proc/task_mmu.c).
 //!
-//! Kinds: `anon=` counts anonymous pages, which are the process's own, also where a file was mapped privately and
-//! written to. A mapping without a file of which a page is mapped again (`mapmax=`) is what a fork has left to parent and
-//! children until one of them writes to it; it counts as shared, all of it, since how many of its pages are is not told.
-//! Of the other pages of a mapping with `file=`, those are shared memory whose file is one of the kernel's
-//! own (`/dev/zero` for anonymous `MAP_SHARED`, `/SYSV…`, `/memfd:…`), in `/dev/shm`, or of huge pages; the rest is of
-//! files. Files of a tmpfs elsewhere look like any other. On which of its nodes a mapping has its anonymous pages is not
-//! told where it has both; each is taken to have its part of them.
+//! Kinds: `anon=` counts anonymous pages, which are the process's own, also where it wrote to a file mapped privately.
+//! A mapping without a file, one of whose pages is mapped again (`mapmax=`), is what a fork left to parent and children
+//! until one of them writes to it; all of it counts as shared, since the number of its shared pages is unknown. The
+//! other pages of a mapping with `file=` are shared memory if the file is one of the kernel's own (`/dev/zero` for
+//! anonymous `MAP_SHARED`, `/SYSV…`, `/memfd:…`), in `/dev/shm`, or of huge pages; else they belong to a file. Files of
+//! a tmpfs elsewhere look like any other. If a mapping has both kinds, which of its nodes hold its anonymous pages is
+//! unknown: each node is taken to have its part of them.
 
 use std::collections::BTreeMap;
 
@@ -23,21 +23,21 @@ use super::{decimal, hexadecimal, lines, split_once, words};
 pub struct NodePages {
     /// First address, as in `maps`.
     pub start: u64,
-    /// The memory policy that its user gave it (`interleave:0-3`); `None` for the kernel's own rule, also where it was
-    /// asked for (`default`, `local`).
+    /// The memory policy that its user set (`interleave:0-3`); `None` for the kernel's own rule, even if that was asked
+    /// for (`default`, `local`).
     pub policy: Option<String>,
     /// Resident base pages by node.
     pub pages: Vec<(NodeId, u64)>,
     /// What is mapped.
     pub of: MemoryKind,
-    /// Of the pages, those that are the process's own: all of private memory, and copies of a file's pages.
+    /// How many pages are the process's own: all of private memory, and copies of a file's pages.
     pub private: u64,
-    /// Whether one of the pages is mapped more than once (`mapmax=`).
+    /// Whether any of the pages is mapped more than once (`mapmax=`).
     pub mapped_again: bool,
 }
 
 impl NodePages {
-    /// The kind of all of its pages; `None` where it has pages of two.
+    /// The kind of all its pages; `None` if they are of two kinds.
     pub fn kind(&self) -> Option<MemoryKind> {
         let all: u64 = self.pages.iter().map(|&(_, pages)| pages).sum();
         match self.private {
@@ -52,7 +52,7 @@ impl NodePages {
         let wide = |pages: u64| u128::from(pages);
         let all: u128 = self.pages.iter().map(|&(_, pages)| wide(pages)).sum();
         let others = all.saturating_sub(wide(self.private));
-        // Of the pages up to each node, rounded down: so that all of them together are as many as there are.
+        // Differences of the rounded-down sums up to each node, so that their total is exact.
         let until = move |upto: u128| upto * others / all.max(1);
         self.pages.iter().scan(0, move |upto, &(node, pages)| {
             let before = until(*upto);
@@ -123,7 +123,7 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     })
 }
 
-/// Whether a file is none but in memory, as far as its name tells (mm/shmem.c, ipc/shm.c, mm/memfd.c).
+/// Whether a file is only in memory, judging by its name (mm/shmem.c, ipc/shm.c, mm/memfd.c).
 fn is_memory(path: &[u8]) -> bool {
     let names: [&[u8]; 4] = [b"/dev/zero", b"/dev/shm/", b"/SYSV", b"/memfd:"];
     names.iter().any(|name| path.starts_with(name))
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(residency.home(), Some(NodeId(0)));
     }
 
-    /// Lines as Linux writes them: of each kind of mapping.
+    /// Lines as Linux writes them, one per kind of mapping.
     const OF_EACH_KIND: &str = "\
 55a000000000 default file=/usr/lib/postgresql/17/bin/postgres mapped=900 mapmax=9 active=0 N0=600 N1=300 kernelpagesize_kB=4
 55a000a00000 default heap anon=33 dirty=33 active=0 N1=33 kernelpagesize_kB=4
@@ -295,7 +295,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// However many copies a mapping has: the others are as many as there are, and no node has more than its pages.
+        /// Whatever the number of copies: the other pages add up exactly, and no node has more than its pages.
         #[test]
         fn what_is_not_private_is_shared_out_exactly(
             pages in proptest::collection::vec(0u64..1 << 40, 1..9),

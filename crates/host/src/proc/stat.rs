@@ -1,14 +1,14 @@
-//! `/proc/PID/task/TID/stat`: who a thread is, where it last ran, how it is scheduled.
+//! `/proc/PID/task/TID/stat`: a thread's identity, its last CPU, its scheduling.
 //!
-//! The name in field 2 is any 15 bytes, spaces, parentheses and newlines included; it ends at the
-//! last `)` of the file, since no later field has one.
+//! The name in field 2 is any 15 bytes, with spaces, parentheses and newlines; it ends at the last
+//! `)` of the file, since no later field has one.
 
 use super::decimal;
 use numaherd_world::Unmanaged;
 
 /// Flag of kernel threads (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// Flag of threads whose affinity the kernel does not let anyone set (`PF_NO_SETAFFINITY`).
+/// Flag of threads whose affinity the kernel lets no one set (`PF_NO_SETAFFINITY`).
 const FIXED_AFFINITY: u64 = 0x0400_0000;
 
 /// What is used of a stat file.
@@ -17,7 +17,7 @@ pub struct Stat<'a> {
     pub name: &'a [u8],
     pub state: u8,
     pub parent: u32,
-    /// Its process group and session; 0 where they are not known.
+    /// Its process group and session; 0 if unknown.
     pub group: u32,
     pub session: u32,
     pub flags: u64,
@@ -35,7 +35,7 @@ pub struct Stat<'a> {
 }
 
 impl Stat<'_> {
-    /// Whether it has ended and only waits to be fetched.
+    /// Whether it has ended and only waits to be reaped.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
@@ -45,7 +45,7 @@ impl Stat<'_> {
         self.flags & KERNEL_THREAD != 0
     }
 
-    /// Why nobody should place it, if so.
+    /// Why it must not be placed, if so.
     pub fn unmanaged(&self) -> Option<Unmanaged> {
         let real_time = |class: &str| Unmanaged::RealTime {
             class: class.to_owned(),
@@ -62,7 +62,7 @@ impl Stat<'_> {
     }
 }
 
-/// Reads a stat file; `None` where it is not one.
+/// Parses a stat file; `None` if it is not one.
 pub fn parse(text: &[u8]) -> Option<Stat<'_>> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;

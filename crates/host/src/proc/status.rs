@@ -7,7 +7,7 @@ use super::{decimal, hexadecimal, lines, split_once, words};
 /// What is used of a status file; `None` for lines that are not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Effective user number.
+    /// Effective user id.
     pub user: Option<u32>,
     /// Affinity mask.
     pub cpus: Option<CpuSet>,

@@ -67,7 +67,7 @@ pub(crate) fn choose(
     Err(reasons.counters(&recipe.source, last))
 }
 
-/// What the PMUs of this machine offer.
+/// What this machine's PMUs offer.
 fn describe(root: &Root, options: &SampleOptions) -> Result<Recipe, Refusal> {
     let recipe = |source: &str, attribute| Recipe::new(source, attribute, options);
     let lab = Pmu::find(root, "lab").and_then(|pmu| pmu.event("llc_miss"));
@@ -94,8 +94,8 @@ fn describe(root: &Root, options: &SampleOptions) -> Result<Recipe, Refusal> {
             kind: pmu.kind,
             ..Attribute::default()
         };
-        // Count operations, not cycles, so that samples follow the work; and only those that missed
-        // the last-level cache where the processor can filter (Zen 4).
+        // Count operations, not cycles, so that samples follow the work; and, if the processor can
+        // filter (Zen 4), only those that missed the last-level cache.
         pmu.set(&mut attribute, "cnt_ctl", 1);
         let only_misses = pmu.set(&mut attribute, "l3missonly", 1).is_some();
         let label = match only_misses {
@@ -142,7 +142,7 @@ impl Recipe {
         }
     }
 
-    /// The attribute with everything in it.
+    /// The attribute with all fields set.
     fn complete(&self) -> Attribute {
         const CLOCK_MONOTONIC: i32 = 1;
         Attribute {
@@ -153,7 +153,7 @@ impl Recipe {
         }
     }
 
-    /// With what this machine's permissions take away said in the caveat.
+    /// Adds to the caveat what this machine's permissions rule out.
     fn explained(mut self) -> Self {
         let mut caveats: Vec<&str> = self.caveat.as_deref().into_iter().collect();
         if !self.per_cpu {

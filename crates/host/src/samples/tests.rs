@@ -128,7 +128,7 @@ fn a_rest_forgets_samples_and_gives_the_rings_back() {
         assert_eq!(sampler.collect(&online(), 2000).samples.len(), 1);
         write(&files, 0, &[sample(0, 2300, 0xc000, 0, LOCAL)]);
         sampler.close();
-        // A file that nobody holds is not written to any more: new rings are other files.
+        // A file without holders is no longer written to: new rings are other files.
         let before = files.lock().unwrap().len();
         files.lock().unwrap().clear();
         assert!(sampler.collect(&online(), 4000).samples.is_empty());

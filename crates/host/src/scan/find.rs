@@ -1,4 +1,4 @@
-//! Which processes are watched: those that are selected, with their groups.
+//! Which processes are watched: the selected ones, with their groups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::options::Selection;
 use crate::proc::{cgroup, stat, status};
 use crate::users;
 
-/// The first process starts services and takes orphans in, whose masks must not be confused with those that it
-/// passes on. It is placed only if it is named.
+/// The first process starts services and takes orphans in, whose masks must not be confused with masks
+/// inherited from it. It is placed only if named.
 const FIRST_PROCESS: u32 = 1;
 
 impl Scanner {
-    /// Whether it is time to look whether a process is selected, which is not watched.
+    /// Whether it is time to check whether an unwatched process is selected.
     pub(super) fn is_due(&self, pid: u32) -> bool {
         Some(pid) != self.own_pid
             && self
@@ -27,7 +27,7 @@ impl Scanner {
                 .is_none_or(|again| self.scan >= *again)
     }
 
-    /// Takes a process up if it is selected.
+    /// Adds a process if it is selected.
     pub(super) fn consider(&mut self, pid: u32) {
         let Ok(text) = self.root.read(&format!("proc/{pid}/stat")) else {
             return;
@@ -41,9 +41,9 @@ impl Scanner {
         };
         let of_other = |&user: &u32| users::of_process(&self.root, pid) != Some(user);
         if !self.is_selected(id, &stat) || self.only_user.as_ref().is_some_and(of_other) {
-            // A thread of the kernel's own ends seldom, so that its number is seldom another's.
+            // The kernel's own threads seldom end, so their numbers are seldom reused.
             let rests = if stat.is_kernels() { RESTING } else { SELDOM };
-            // Spread the second looks over the scans.
+            // Spread the later checks over the scans.
             let again = self.scan + rests - u64::from(pid) % (rests / 2);
             self.passed_over.insert(pid, again);
             return;
@@ -107,7 +107,7 @@ impl Scanner {
             .map_or_else(|| self.all_nodes.clone(), Arc::new)
     }
 
-    /// Finds the group of a process by the rules as they are.
+    /// Finds the group of a process by the present rules.
     pub(super) fn group(&self, process: &mut Watched) {
         process.group = group_of(&self.rules, &self.root, process.id.pid, &process.name);
         process.grouped_as.clone_from(&process.name);

@@ -19,7 +19,6 @@ use crate::proc::{cgroup, decimal, stat, words};
 /// Longest stat file that can be: 52 numbers of 20 digits and a name.
 const STAT_BYTES: usize = 2048;
 
-/// A thread that is watched.
 #[derive(Debug)]
 pub(super) struct WatchedThread {
     pub(super) id: ThreadId,
@@ -28,16 +27,16 @@ pub(super) struct WatchedThread {
     schedstat: Option<File>,
     /// CPU time so far in ns.
     ran_ns: u64,
-    /// Time so far in ns that it waited for a CPU.
+    /// Time so far in ns spent waiting for a CPU.
     waited_ns: u64,
-    /// How long after a scan had begun these were last read, in ns: what it ran since is of the next interval.
+    /// How long after the scan began these were last read, in ns: later run time belongs to the next interval.
     late_ns: u64,
     affinity: Arc<CpuSet>,
-    /// Whether that may be another one by now, though nobody else has changed it.
+    /// Whether the mask may have changed since, though only by an order of ours.
     has_new_mask: bool,
     cpuset: CpusetNumber,
     cpu: CpuId,
-    /// Why its scheduling says that nobody should place it, if so.
+    /// Why its scheduling says that it must not be placed, if so.
     unmanaged: Option<Unmanaged>,
     /// Whether it is a thread of the kernel's own.
     is_kernels: bool,
@@ -55,24 +54,23 @@ impl WatchedThread {
         self.has_new_mask = true;
     }
 
-    /// Whether it is its turn, which comes once in so many scans however long it sleeps.
+    /// Whether it has its turn, once in `once_in` scans, however long it sleeps.
     fn has_turn(&self, scan: u64, once_in: u64) -> bool {
         (scan + u64::from(self.id.tid)).is_multiple_of(once_in)
     }
 
-    /// Whether it is to be looked at in a scan, by how long it had slept when it last was.
+    /// Whether to look at it in a scan, by how long it had slept at its last look.
     fn is_due(&self, scan: u64) -> bool {
         let slept = self.looked_in - self.ran_in;
         scan - self.looked_in >= slept.clamp(1, ASLEEP)
     }
 }
 
-/// The number of a thread is nobody's now, or another's.
+/// The thread's number is unused now, or another's.
 struct Gone;
 
 impl Scanner {
-    /// Looks at the threads that are known, as far as is needed. Gives the number that the process has, where it may be
-    /// another one than before.
+    /// Looks at the known threads, as far as needed. Returns the process's number of threads, if that may have changed.
     pub(super) fn look_at_threads(
         &mut self,
         tick: &mut Tick<'_>,
@@ -122,7 +120,7 @@ impl Scanner {
         })
     }
 
-    /// Looks at those threads that are wanted and have not been looked at in this scan, and forgets those that are gone.
+    /// Looks at wanted threads that this scan has not looked at yet, and forgets those that have ended.
     fn look_at_some(
         &mut self,
         tick: &mut Tick<'_>,
@@ -155,7 +153,7 @@ impl Scanner {
         looked.is_ok()
     }
 
-    /// Shows a thread that has slept, as far as is known, with its mask; false when it is gone.
+    /// Adds a thread that has slept, as last known, with its mask; false when it has ended.
     fn pass_over(
         &mut self,
         tick: &mut Tick<'_>,
@@ -180,7 +178,7 @@ impl Scanner {
         true
     }
 
-    /// Takes up the threads that are new; false when the process is gone, whoever has its number now.
+    /// Adds new threads; returns false when the process has ended, even if its number was reused.
     pub(super) fn list_threads(&mut self, tick: &mut Tick<'_>, process: &mut Watched) -> bool {
         let tids = match self
             .root
@@ -228,7 +226,7 @@ impl Scanner {
             looked_in: self.scan,
             ran_in: self.scan,
         };
-        // What it ran before this interval began is not this interval's.
+        // What it ran before this interval does not count.
         let in_this_interval = born.saturating_mul(self.tick_ns) >= self.last_boot_ns;
         if self.last_boot_ns == 0 || !in_this_interval {
             let kept = self.kept_times(&thread, &folder);
@@ -245,9 +243,8 @@ impl Scanner {
         self.cpusets.number(&cgroups.unwrap_or_default())
     }
 
-    /// CPU time and time of waiting for a CPU so far in ns, to the nanosecond where the kernel keeps
-    /// them (`sched_info`: the wait is added up when it ends, so one that lasts over several
-    /// intervals is counted in its last).
+    /// CPU time and time spent waiting for a CPU so far in ns, to the nanosecond if the kernel keeps them
+    /// (`sched_info`: a wait is added when it ends, so one over several intervals counts in its last).
     fn kept_times(&self, thread: &WatchedThread, folder: &str) -> Option<(u64, u64)> {
         let mut buffer = [0; 128];
         let file = thread.schedstat.as_ref();
@@ -261,8 +258,8 @@ impl Scanner {
         (stat.ran_ticks * self.tick_ns, 0)
     }
 
-    /// Looks at one thread, and adds it to the tick if it is alive. Gives the number of threads that its
-    /// process has, if it was read.
+    /// Looks at one thread, and adds it to the tick if it is alive. Returns its process's number of threads, if that
+    /// was read.
     fn look(
         &mut self,
         tick: &mut Tick<'_>,
@@ -333,7 +330,7 @@ impl Scanner {
         Ok(Some(siblings))
     }
 
-    /// Keeps the files of a thread open, if there is room; otherwise they are opened each time.
+    /// Keeps a thread's files open if there is room; otherwise, they are opened each time.
     fn keep_open(&mut self, known: &mut WatchedThread, folder: &str) {
         if known.stat.is_none() && self.open < MOST_OPEN {
             let open = |name: &str| self.root.open(&format!("{folder}/{name}")).ok();
@@ -342,7 +339,7 @@ impl Scanner {
         }
     }
 
-    /// Notes the mask that was just read as that of a thread.
+    /// Stores the mask that was just read as a thread's.
     fn take_mask(&mut self, pid: u32, known: &mut WatchedThread) {
         let was_set = std::mem::take(&mut known.has_new_mask) || known.is_new;
         while self.mask.last() == Some(&0) {
@@ -353,12 +350,12 @@ impl Scanner {
         }
         known.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
         if !was_set {
-            // Somebody may have put it into another cgroup.
+            // It may have been put into another cgroup.
             known.cpuset = self.cpuset_of(&format!("proc/{pid}/task/{}", known.id.tid));
         }
     }
 
-    /// Adds a thread to the tick, by what is known of it.
+    /// Adds a thread to the tick, as it is known.
     fn show(
         &mut self,
         tick: &mut Tick<'_>,
@@ -381,7 +378,7 @@ impl Scanner {
             (owner == Owner::Foreign && !self.include_pinned)
                 .then_some(Unmanaged::UserAffinity { cpus })
         });
-        // The kernel's own threads are bound for reasons of its own.
+        // The kernel binds its own threads for its own reasons.
         let is_pinned = !known.is_kernels && assignments.is_pinned(known.id);
         tick.threads.push(Thread {
             id: known.id,
@@ -400,14 +397,14 @@ impl Scanner {
     }
 }
 
-/// The parts of the time since a thread was last looked at in which it ran, and waited for a CPU.
+/// The shares of the time since a thread's last look in which it ran, and waited for a CPU.
 #[derive(Clone, Copy, Default)]
 struct Shares {
     ran: f64,
     waited: f64,
 }
 
-/// The part of the interval that a time is, 0 to 1, in millionths: the clocks are no better, and it is written short.
+/// A time as a share of the interval, 0 to 1, in millionths: the clocks are no better, and it prints short.
 fn share(ns: u64, interval_ns: u64) -> f64 {
     if interval_ns == 0 {
         return 0.0;
@@ -415,7 +412,7 @@ fn share(ns: u64, interval_ns: u64) -> f64 {
     (ns as f64 / interval_ns as f64 * 1e6).round().min(1e6) / 1e6
 }
 
-/// Reads a small file from its start: by its open descriptor, or else by its path.
+/// Reads a small file from its start: by its open descriptor, else by its path.
 fn read_again<'b>(
     root: &Root,
     file: Option<&File>,

@@ -109,7 +109,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const SLEEPERS: [u32; 4] = [7, 8, 9, 10];
 
 impl Sleepers {
-    /// That have been asleep for a long time.
+    /// That have long been asleep.
     fn new() -> Self {
         Self::of(&SLEEPERS)
     }
@@ -154,7 +154,7 @@ impl Sleepers {
         tick.threads
     }
 
-    /// In how many scans a thread is first said to have run, and for which share.
+    /// After how many scans a thread first shows as having run, and its share.
     fn seen(&mut self, tid: u32) -> Option<(u64, f64)> {
         (1..=ASLEEP).find_map(|scan| {
             let threads = self.scan();
@@ -170,7 +170,7 @@ fn a_sleeper_that_runs_for_long_is_seen_at_once() {
         let mut sleepers = Sleepers::new();
         sleepers.run(tid, SECOND_NS / UNSEEN + 1);
         assert_eq!(sleepers.seen(tid), Some((1, 0.01)));
-        // It is looked at in the next scans, too.
+        // It is also looked at in the next scans.
         sleepers.run(tid, SECOND_NS / UNSEEN + 2_001);
         assert_eq!(sleepers.seen(tid), Some((1, 0.000_002)));
     }

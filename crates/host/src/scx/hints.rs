@@ -1,4 +1,4 @@
-//! Carrying out orders by hints: which hint each thread has, and taking it back.
+//! Carrying out orders by hints: sets a thread's hint, and takes hints back.
 
 use numaherd_world::{AffinityOrder, AffinityResult};
 
@@ -14,7 +14,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Has a thread prefer the place of its core, or no place where it is given back. Its affinity stays as it is.
+    /// Has a thread prefer the place of its core, or none if it is given back. Its affinity stays the same.
     pub(crate) fn carry_out(&self, kernel: &dyn Kernel, order: &AffinityOrder) -> AffinityResult {
         let thread = order.thread;
         let hint = match order.core {

@@ -1,17 +1,17 @@
-//! The layers of scx_layered that stand for a machine's memory domains, and the hint of each.
+//! The layers of scx_layered that represent a machine's memory domains, and the hint of each.
 //!
-//! Each domain is a layer that takes the threads with its hint: 1 for the first domain, 2 for the second, and so on. Its
-//! threads have the domain's CPUs before all others and spill to CPUs that would idle. Hint 0 is a layer for threads that
-//! had a hint and shall have none: taking a hint out of the map leaves a thread in the layer that it is in. The last layer
+//! Each domain is a layer that takes the threads with its hint: 1 for the first domain, 2 for the second, and so on.
+//! Its threads come first on the domain's CPUs, and spill to CPUs that would idle. Hint 0 is a layer for threads that
+//! had a hint and shall have none: removing a hint from the map leaves its thread in the same layer. The last layer
 //! takes the threads that never had one.
 //!
-//! The layers of domains are of the kind `Confined`: then scx_layered looks for an idle CPU in the domain only. (In one that
-//! is `Grouped` it takes an idle CPU of the node where the thread is before one of the domain on another node.) A confined
-//! layer that may also preempt takes an idle CPU anywhere when its own are busy, the nearest first: so a thread spills.
-//! This is in `pick_idle_cpu` and `layered_enqueue` of scx_layered 1.1.4 (src/bpf/main.bpf.c). The domains own all CPUs, so
-//! the other two layers own none: scx_layered keeps a share of each CPU for the threads of layers without CPUs.
+//! The layers of domains are `Confined`: scx_layered then looks for an idle CPU only in the domain. (For a `Grouped`
+//! layer, it prefers an idle CPU of the thread's present node to one of the domain on another node.) A confined layer
+//! that may also preempt takes an idle CPU anywhere, the nearest first, when its own are busy: this is how a thread
+//! spills. See `pick_idle_cpu` and `layered_enqueue` of scx_layered 1.1.4 (src/bpf/main.bpf.c). The domains own all
+//! CPUs, so the other two layers own none: scx_layered keeps a share of each CPU for threads of layers without CPUs.
 //!
-//! scx_layered has 16 layers, two of which are not domains. A machine with more domains has a layer for each node.
+//! scx_layered has 16 layers, two of which are no domains. A machine with more domains has a layer per node.
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use serde_json::{Value, json};
@@ -21,13 +21,13 @@ use crate::error::HostError;
 /// The hint of a thread that may run anywhere.
 pub(super) const ANYWHERE: u64 = 0;
 
-/// The most places that can be layers (`MAX_LAYERS` in scx_layered's src/bpf/intf.h, without the two that are none).
+/// The most places that can be layers (`MAX_LAYERS` in scx_layered's src/bpf/intf.h, less the two others).
 const MOST: usize = 14;
 
 /// How scx_layered finds the CPUs of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    /// By the number of the node.
+    /// By the node's number.
     Node(u32),
     /// By its own number of the last-level cache.
     Cache(usize),
@@ -72,13 +72,13 @@ impl Layers {
         }
     }
 
-    /// The hint that has a thread prefer this CPU's place; `None` where the machine has no such CPU online.
+    /// The hint for this CPU's place; `None` if the machine has no such CPU online.
     pub(super) fn hint(&self, cpu: CpuId) -> Option<u64> {
         let at = self.places.iter().position(|(_, cpus)| cpus.contains(cpu));
         Some(at? as u64 + 1)
     }
 
-    /// The layers as scx_layered reads them, in JSON.
+    /// The layers as JSON for scx_layered.
     pub fn specification(&self) -> String {
         let free = |name: &str, matches: Value| {
             let kind = json!({ "Open": for_all() });
@@ -109,19 +109,19 @@ fn place(at: usize, found: &Found, cpus: usize) -> Value {
     })
 }
 
-/// What each layer says, whatever its kind.
+/// The fields of every layer.
 fn for_all() -> Value {
     json!({
-        // A thread goes on at home while no other thread of its layer waits there, whoever else does; and it may spill.
+        // A thread stays at home until another thread of its layer waits there, whoever else does; and it may spill.
         "preempt": true,
-        // Threads may go to other nodes and come back at any rate.
+        // Threads may change nodes and return at any rate.
         "xnuma_threshold": [0.0, 0.0],
         "xnuma_threshold_delta": [0.0, 0.0],
     })
 }
 
-/// The memory domains in the order in which scx_layered numbers last-level caches: node by node in the order of the names
-/// of their folders (node10 before node2), and in each by its lowest CPU.
+/// The memory domains in the order in which scx_layered numbers last-level caches: node by node by the names of their
+/// folders (node10 before node2), and within a node by the lowest CPU.
 fn domains(topology: &Topology, online: &CpuSet) -> Vec<(Found, CpuSet)> {
     let key = |domain: &&numaherd_topology::Domain| {
         let cpus = domain.cpus.intersection(online);

@@ -1,4 +1,4 @@
-//! The scheduler that hints are for: one that runs with the map, or one that is started and ended here.
+//! The scheduler for hints: one that already runs with the map, or one that is started and ended here.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -20,16 +20,16 @@ use crate::files::Root;
 use crate::kernel::{HintMap, of_root};
 use crate::sys;
 
-/// The scheduler's program, looked for where `PATH` leads.
+/// The scheduler's program, found through `PATH`.
 pub const SCX_LAYERED: &str = "scx_layered";
-/// Where the BPF file system is, and in it the folder and the map of hints.
+/// The BPF file system, and in it the folder and the map of hints.
 const BPF: &str = "sys/fs/bpf";
 const FOLDER: &str = "sys/fs/bpf/numaherd";
 const MAP: &str = "sys/fs/bpf/numaherd/hints";
 /// What the kernel says of sched_ext.
 const STATE: &str = "sys/kernel/sched_ext/state";
 const NAME: &str = "sys/kernel/sched_ext/root/ops";
-/// What the scheduler prints.
+/// The scheduler's output.
 const PRINTED: &str = "run/numaherd/scx_layered.log";
 
 /// `BPF_FS_MAGIC` (include/uapi/linux/magic.h).
@@ -41,8 +41,9 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// How long to wait before looking again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Its options. A slice of 5 ms, and at most three in a row: a thread of another place goes home soon. Threads outside the
-/// layers of places, and those with an affinity of their own, have up to half of each CPU, so that hints starve nobody.
+/// Its options. A slice of 5 ms, and at most three in a row: a thread from another place soon goes home. Threads
+/// outside the layers of places, and those with an affinity of their own, get up to half of each CPU, so that hints
+/// starve none.
 const OPTIONS: [&str; 8] = [
     "--slice-us",
     "5000",
@@ -54,7 +55,7 @@ const OPTIONS: [&str; 8] = [
     "0.5",
 ];
 
-/// What sched_ext is doing on a machine.
+/// What sched_ext does on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The kernel has none.
@@ -67,7 +68,7 @@ pub(crate) enum State {
     Other(String),
 }
 
-/// What sched_ext is doing on the machine under a root.
+/// What sched_ext does on the machine under a root.
 pub(crate) fn state(root: &Root) -> State {
     match root.text(STATE).as_deref() {
         None => State::Missing,
@@ -87,7 +88,7 @@ pub(crate) fn is_enabled(root: &Root) -> bool {
     state(root) == State::Ours
 }
 
-/// The scheduler that this program has started, if it was not there already. It ends when this is dropped, and when the
+/// The scheduler that this program has started, unless one was running. It ends when this is dropped, and when the
 /// thread that started it ends.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -96,11 +97,11 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Finds the scheduler that runs, or starts one (`program`), and opens its map. What a former run has left in the map of a scheduler
-    /// that goes on is taken back.
+    /// Finds the running scheduler, or starts one (`program`), and opens its map. Takes back what a former run has left
+    /// in the map of a scheduler that goes on.
     ///
     /// # Errors
-    /// There is none and none can be started.
+    /// None runs and none can be started.
     pub fn start(
         root: &Path,
         topology: &Topology,
@@ -140,7 +141,7 @@ impl Drop for Scheduler {
         let Some(child) = &mut self.child else {
             return;
         };
-        // It may have ended already; then there is nobody to ask.
+        // It may already have ended.
         let _ = kill_process(Pid::from_child(child), Signal::TERM);
         if !has_ended(child, END_LIMIT) {
             let _ = child.kill();
@@ -150,8 +151,8 @@ impl Drop for Scheduler {
     }
 }
 
-/// Takes back the hints that a killed run has left to a scheduler that goes on; gives how many. The map of one that has
-/// ended is removed.
+/// Takes back the hints that a killed run left with a scheduler that goes on; returns how many. Removes the map of an
+/// ended scheduler.
 ///
 /// # Errors
 /// There is a map that cannot be opened.
@@ -169,7 +170,7 @@ pub fn take_back(root: &Path, topology: &Topology) -> Result<u64, HostError> {
 }
 
 fn remove_map(root: &Root) {
-    // Where they are gone, or someone else's, they stay so.
+    // If they are gone, or someone else's, nothing happens.
     let _ = fs::remove_file(root.path(MAP));
     let _ = fs::remove_dir(root.path(FOLDER));
 }
@@ -184,7 +185,7 @@ fn open(root: &Root) -> Result<HintMap, HostError> {
     })
 }
 
-/// Starts the scheduler and waits until the kernel has it schedule.
+/// Starts the scheduler and waits until the kernel uses it.
 fn launch(root: &Root, layers: &Layers, program: &Path) -> Result<Child, HostError> {
     let is_bpf = rustix::fs::statfs(root.path(BPF))
         .is_ok_and(|of| u64::try_from(of.f_type) == Ok(BPF_FILE_SYSTEM));
@@ -220,11 +221,11 @@ fn launch(root: &Root, layers: &Layers, program: &Path) -> Result<Child, HostErr
         child: None,
     };
     wait_until_enabled(root, scheduler.child.insert(child), &printed)?;
-    // It goes on with whoever asked for it.
+    // The caller takes it over.
     Ok(scheduler.child.take().expect("it is there"))
 }
 
-/// Makes the folder of the map of hints, and the file of what the scheduler prints; it is opened twice.
+/// Makes the folder of the map of hints, and the file for the scheduler's output; opens that twice.
 fn outputs(root: &Root, printed: &Path) -> Result<(File, File), HostError> {
     let failed = |what: &str, path: PathBuf| {
         let what = what.to_owned();
@@ -247,7 +248,7 @@ fn outputs(root: &Root, printed: &Path) -> Result<(File, File), HostError> {
     Ok((output, errors.map_err(failed("open", printed.to_owned()))?))
 }
 
-/// Waits until the kernel has the scheduler schedule.
+/// Waits until the kernel uses the scheduler.
 fn wait_until_enabled(root: &Root, child: &Child, printed: &Path) -> Result<(), HostError> {
     let begun = Instant::now();
     while !is_enabled(root) {

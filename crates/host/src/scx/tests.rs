@@ -1,4 +1,4 @@
-//! Layers of machines, and hints on a kernel that is none.
+//! Layers of machines, and hints on a fake kernel.
 
 use std::fs;
 use std::path::Path;
@@ -118,7 +118,7 @@ fn an_order_is_the_hint_of_its_cores_place_and_giving_back_that_of_none() {
     assert_eq!(kernel.hint(7), Some(2));
     assert_eq!(done(None), AffinityResult::Done);
     assert_eq!(kernel.hint(7), Some(0));
-    // Its affinity is its user's affair.
+    // Its affinity is its user's.
     assert_eq!(kernel.mask(7), Some("0-3".parse().unwrap()));
 }
 
@@ -159,7 +159,7 @@ fn what_a_killed_run_has_left_is_found_in_the_map() {
     );
 }
 
-/// A tree in which sched_ext says this of itself.
+/// A tree whose sched_ext files say this.
 fn tree(state: Option<&str>, name: &str, has_map: bool) -> (tempfile::TempDir, Root) {
     let (folder, root) = root();
     let write = |file: &str, text: &str| {

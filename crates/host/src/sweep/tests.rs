@@ -80,7 +80,7 @@ impl Machine {
         (search.found.len(), search.is_complete)
     }
 
-    /// The processes that are found, and which of them are orphans.
+    /// The processes found, and which of them are orphans.
     fn find(&mut self, effort: Effort) -> Vec<(u32, bool)> {
         let found = self.search(effort).found;
         let shown = |bound: &Bound| (bound.process.pid, bound.is_orphan);
@@ -126,7 +126,7 @@ fn a_search_is_not_complete_while_masks_do_not_belong_to_their_cpusets() {
     machine.cpuset("0-3");
     machine.process(10, 1, 10, 60, "1");
     assert_eq!(machine.looks(), (0, true));
-    // It has been widened and narrowed: the mask may be what was left in one that nobody has seen.
+    // It was widened and narrowed: the mask may be what an unseen one left.
     machine.cpuset("0,2");
     assert_eq!(machine.looks(), (0, false));
     machine.process(10, 1, 10, 60, "2");
@@ -212,7 +212,7 @@ fn whoever_starts_another_and_ends_before_it_is_looked_at_is_followed() {
 fn a_search_is_complete_unless_someone_new_in_the_last_list_had_ended() {
     let mut machine = Machine::new();
     machine.process(10, 1, 10, 60, "0-7");
-    // One that has ended can start nobody after the list.
+    // Once ended, it starts no thread after the list.
     machine.process(200, 1, 10, 61, "2-3");
     machine.kernel.thread(200, 60, cpus("2-3"));
     assert!(machine.search(Thorough).is_complete);

@@ -14,7 +14,7 @@ use super::last_errno;
 // The kernel's masks are arrays of `unsigned long`; `u64` words are the same bytes only there.
 const _: () = assert!(size_of::<libc::c_ulong>() == size_of::<u64>());
 
-/// Masks longer than this many words (a million CPUs) are not asked for.
+/// The most words in a mask that are asked for (a million CPUs).
 const MOST_WORDS: usize = 1 << 14;
 
 /// Reads the mask of a thread into `words`, which is resized to fit.

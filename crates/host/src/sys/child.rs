@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Has the kernel kill what the command starts when the thread that starts it ends, however that comes.
+/// Has the kernel kill the command's process when the thread that starts it ends, for whatever reason.
 pub(crate) fn end_with_parent(command: &mut Command) {
     let parent = getpid();
     let set = move || {

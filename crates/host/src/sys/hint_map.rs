@@ -1,8 +1,8 @@
 //! A pinned map of hints: `bpf(2)`, as far as it opens one and reads and writes its elements.
 //!
-//! The map is of the kind that keeps a value with each task (`BPF_MAP_TYPE_TASK_STORAGE`). Its key is a pidfd; what it
-//! holds of a task goes with the task, and no task inherits it. The figures and layouts are those of
-//! include/uapi/linux/bpf.h. A process that has the map open needs no capability to write to it.
+//! The map is of the kind that keeps a value for each task (`BPF_MAP_TYPE_TASK_STORAGE`). Its key is a pidfd; a task's
+//! value ends with the task, and no task inherits it. Numbers and layouts are from include/uapi/linux/bpf.h. A process
+//! that has the map open needs no capability to write to it.
 #![expect(unsafe_code, reason = "the system call takes pointers")]
 
 use std::ffi::CStr;
@@ -19,7 +19,7 @@ const ABOUT: libc::c_int = 15;
 
 const TASK_STORAGE: u32 = 29;
 
-/// What scx_layered keeps with a task: the hint, and room for later.
+/// What scx_layered keeps for a task: the hint, and room for later.
 type Value = [u64; 4];
 
 #[repr(C)]
@@ -63,7 +63,7 @@ struct MapInfo {
 pub struct HintMap(OwnedFd);
 
 impl HintMap {
-    /// Opens the map that is pinned at `path`; `EINVAL` where that is none of hints.
+    /// Opens the map pinned at `path`; `EINVAL` if that is no map of hints.
     pub(crate) fn open(path: &CStr) -> Result<Self, Errno> {
         let object = Object {
             path: path.as_ptr().addr() as u64,
@@ -121,7 +121,7 @@ impl HintMap {
         unsafe { bpf(what, &element) }.map(drop)
     }
 
-    /// A map that is none, for kernels that are none.
+    /// Not a real map, for fake kernels.
     #[cfg(test)]
     pub(crate) fn made_up(descriptor: OwnedFd) -> Self {
         Self(descriptor)

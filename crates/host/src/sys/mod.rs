@@ -1,7 +1,7 @@
 //! Every unsafe line of the host: the system calls that rustix does not offer safely.
 //!
-//! Each file wraps one subject in safe functions that take slices and give [`Errno`]s. What the
-//! answers mean is decided elsewhere.
+//! Each file wraps one subject in safe functions that take slices and return [`Errno`]s. What
+//! results mean is decided elsewhere.
 
 pub(crate) mod affinity;
 pub(crate) mod child;

@@ -15,14 +15,14 @@ use std::process::Command;
 pub(crate) enum Interleaving {
     /// `MPOL_INTERLEAVE`: one to each node in turn.
     Even = 3,
-    /// `MPOL_WEIGHTED_INTERLEAVE`: to each in turn as many as its weight in sysfs says.
+    /// `MPOL_WEIGHTED_INTERLEAVE`: to each in turn as many as its weight in sysfs.
     Weighted = 6,
 }
 
-/// Has the new pages of a command go to these nodes (a mask, node 0 lowest) in turn. Where the kernel
-/// refuses, the command does not start, with its error.
+/// Has a command's new pages go to these nodes (a mask, node 0 lowest) in turn. If the kernel refuses,
+/// the command fails to start, with its error.
 pub(crate) fn interleave(command: &mut Command, how: Interleaving, nodes: Vec<u64>) {
-    // The kernel reads one bit less than the number that it is given.
+    // The kernel reads one bit less than the number it is given.
     let bits = nodes.len() * 64 + 1;
     let set = move || {
         // SAFETY: `nodes` is valid for reads of `bits - 1` bits, and the kernel reads no more.

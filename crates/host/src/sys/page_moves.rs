@@ -22,8 +22,8 @@ pub(crate) fn query(pid: u32, addresses: &[u64], status: &mut [i32]) -> Result<(
     call(pid, addresses, None, status, Mapped::Alone).map(drop)
 }
 
-/// Moves each page to the node of the same index; gives the number of pages that the kernel could
-/// not move or did not come to.
+/// Moves each page to the node of the same index; returns the number of pages that the kernel could
+/// not move or did not reach.
 ///
 /// # Panics
 /// When the slices differ in length.

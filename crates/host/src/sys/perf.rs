@@ -1,7 +1,7 @@
 //! `perf_event_open(2)` and the attribute it takes.
 //!
-//! Own definition of `struct perf_event_attr` (include/uapi/linux/perf_event.h, version 5 of it,
-//! Linux 4.8): the crates that offer one misread weight records.
+//! Defines `struct perf_event_attr` itself (include/uapi/linux/perf_event.h, version 5 of it, Linux
+//! 4.8): the crates that offer it misread weight records.
 #![expect(
     unsafe_code,
     reason = "the system call takes a pointer to its attribute"
@@ -45,7 +45,7 @@ pub struct Attribute {
     pub sample_regs_user: u64,
     /// Stack to sample; unused here.
     pub sample_stack_user: u32,
-    /// Clock of the time stamps, where [`flag::USE_CLOCK_ID`] is set.
+    /// Clock of the time stamps, if [`flag::USE_CLOCK_ID`] is set.
     pub clock_id: i32,
     /// Registers to sample; unused here.
     pub sample_regs_intr: u64,

@@ -1,13 +1,13 @@
-//! The CPU time of any process, to the nanosecond: its CPU clock, as `clock_getcpuclockid(3)` names it.
+//! The CPU time of any process, to the nanosecond: its CPU clock, as from `clock_getcpuclockid(3)`.
 //!
-//! It is the sum over all threads, those that have ended included, of what their schedstat files say first, for one
+//! It is the sum over all threads, including ended ones, of the first number in their schedstat files. It takes one
 //! system call, and anyone may read it.
 #![expect(unsafe_code, reason = "rustix knows no clocks of other processes")]
 
 /// The scheduler's clock among those of a process (`CPUCLOCK_SCHED`, include/linux/posix-timers.h).
 const SCHEDULERS: libc::clockid_t = 2;
 
-/// CPU time in ns of the process that has this number now; `None` when none has it.
+/// CPU time in ns of the process with this number; `None` if there is none.
 pub(crate) fn ran_ns(pid: u32) -> Option<u64> {
     let pid = libc::pid_t::try_from(pid).ok()?;
     // The kernel's way of naming it (`MAKE_PROCESS_CPUCLOCK`); 0 would be this program's own.

@@ -1,8 +1,8 @@
 //! The ring buffer that perf fills with records: mapping it, and taking bytes out of it.
 //!
 //! Layout: one page of `struct perf_event_mmap_page`, whose words `data_head` (written by the
-//! kernel) and `data_tail` (written here) count bytes for ever; then the data, a power of two of
-//! pages (include/uapi/linux/perf_event.h). What the bytes mean is [`crate::records`]' business.
+//! kernel) and `data_tail` (written here) count bytes without end; then the data, a power of two of
+//! pages (include/uapi/linux/perf_event.h). [`crate::records`] gives the bytes their meaning.
 #![expect(unsafe_code, reason = "the ring is memory shared with the kernel")]
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,7 +58,7 @@ impl Ring {
         }
     }
 
-    /// Takes all waiting bytes out of the ring and appends them to `out`, in order.
+    /// Moves all waiting bytes from the ring to the end of `out`, in order.
     pub(crate) fn drain(&mut self, out: &mut Vec<u8>) {
         let capacity = self.bytes - self.page_bytes;
         let head = self.word(DATA_HEAD).load(Ordering::Acquire);

@@ -1,7 +1,7 @@
-//! What a monitor's answers say, by QEMU's own description of them (qapi/machine.json).
+//! The contents of a monitor's answers, as QEMU describes them (qapi/machine.json).
 //!
-//! An answer that is not as described is an error, never a guess. Whether it is true is for the
-//! asker to find out ([`super::inquiry`]).
+//! An answer in another form is an error, never a guess. Whether it is true is for the asker to check
+//! ([`super::inquiry`]).
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use super::qmp::NoAnswer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CpuThread {
-    /// Its number in the machine.
+    /// Its index in the machine.
     #[serde(rename = "cpu-index")]
     pub index: u32,
     /// The thread that runs it, as numbered where QEMU runs.
@@ -30,42 +30,42 @@ struct MemorySize {
     plugged_memory: u64,
 }
 
-/// A piece of the machine's memory in QEMU's answer to `query-memdev`.
+/// A piece of the machine's memory, in the answer to `query-memdev`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Backend {
-    /// Its name; older QEMUs do not tell.
+    /// Its name; older QEMUs omit it.
     #[serde(default)]
     pub id: String,
     /// Bytes.
     pub size: u64,
-    /// Whether it is mapped so that other processes can share it; older QEMUs do not tell.
+    /// Whether it is mapped so that other processes can share it; older QEMUs omit this.
     #[serde(default)]
     pub share: bool,
-    /// The nodes of the host that its owner gave it.
+    /// The host nodes that its owner gave it.
     pub host_nodes: Vec<u32>,
-    /// How it is laid out over them: `default`, `preferred`, `bind` or `interleave`.
+    /// Its layout over them: `default`, `preferred`, `bind` or `interleave`.
     pub policy: String,
 }
 
 /// The answer to `query-name`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Name {
-    /// The machine's name; `None` where it has none.
+    /// The machine's name; `None` if it has none.
     pub name: Option<String>,
 }
 
 /// The answer to `query-status`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Status {
-    /// What the machine does: `running`, `paused`, `prelaunch`, …
+    /// The machine's state: `running`, `paused`, `prelaunch`, …
     pub status: String,
 }
 
 /// Reads an answer.
 ///
 /// # Errors
-/// [`NoAnswer::Impossible`], where it does not have the form that QEMU describes.
+/// [`NoAnswer::Impossible`] if it does not have the form that QEMU describes.
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, NoAnswer> {
     serde_json::from_value(answer)
         .map_err(|error| NoAnswer::Impossible(format!("it is not as QEMU describes it: {error}")))
@@ -74,8 +74,8 @@ pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, NoAnswer> {
 /// The vCPUs in the answer to `query-cpus-fast`, ascending by index.
 ///
 /// # Errors
-/// [`NoAnswer::Impossible`]: its form, no vCPU at all, one number twice, or a thread that runs some but
-/// not all of them (in single-threaded emulation one runs them all).
+/// [`NoAnswer::Impossible`]: its form, no vCPU at all, an index twice, or a thread that runs some but
+/// not all of them (in single-threaded emulation, one runs them all).
 pub fn cpus(answer: Value) -> Result<Vec<CpuThread>, NoAnswer> {
     let impossible = |why| Err(NoAnswer::Impossible(why));
     let mut cpus: Vec<CpuThread> = read(answer)?;
@@ -96,8 +96,7 @@ pub fn cpus(answer: Value) -> Result<Vec<CpuThread>, NoAnswer> {
     }
 }
 
-/// The memory that the machine's system sees, in bytes, from the answer to
-/// `query-memory-size-summary`.
+/// The memory that the guest system sees, in bytes, from the answer to `query-memory-size-summary`.
 ///
 /// # Errors
 /// [`NoAnswer::Impossible`].
@@ -108,7 +107,7 @@ pub fn memory_bytes(answer: Value) -> Result<u64, NoAnswer> {
         .ok_or_else(|| NoAnswer::Impossible("its sizes make no memory".to_owned()))
 }
 
-/// The bytes that plugged-in memory devices take up, from the answer to `query-memory-devices`.
+/// The bytes of plugged-in memory devices, from the answer to `query-memory-devices`.
 ///
 /// # Errors
 /// [`NoAnswer::Impossible`].

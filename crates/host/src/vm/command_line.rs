@@ -1,12 +1,12 @@
 //! What QEMU's command line says of a machine: its name, memory, monitors and agent's port.
 //!
-//! Options begin with one dash or two; the word after most of them is their value: `key=value`
-//! pairs between commas, a comma in a value written twice, the key of the first left out where it
-//! goes without saying, or else one JSON object (qemu-options.hx, util/keyval.c). A value may look
-//! like an option (`-append -name`), so options are told from values by what takes one.
+//! Options begin with one dash or two; for most of them, the next word is their value: `key=value` pairs separated by
+//! commas, with commas in values doubled and the first key left out where it is implied; or one JSON object
+//! (qemu-options.hx, util/keyval.c). A value may look like an option (`-append -name`), so options are told from values
+//! by which of them take one.
 //!
-//! Memory that is to stay where it is shows by a device of VFIO and by huge pages (hugetlb). A device that is plugged in
-//! later does not show here; the kernel then refuses to move what is pinned for it.
+//! A VFIO device or huge pages (hugetlb) show that memory is to stay where it is. A device that is plugged in later
+//! does not show here; the kernel then refuses to move what is pinned for it.
 //!
 //! Not read: `-readconfig` files, and sockets that are not in the file system (TCP, abstract).
 
@@ -28,16 +28,16 @@ const WITHOUT_VALUE: &str = "S alt-grab ctrl-grab curses daemonize enable-fips e
     nodefconfig nographic old-param only-migratable perfmap portrait preconfig s sdl semihosting \
     singlestep snapshot usb version win2k-hack xen-attach xen-domid-restrict";
 
-/// Where a socket is that QEMU listens at.
+/// Where QEMU listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Socket {
     /// A path as QEMU saw it: from its working directory, under its root.
     Path {
         path: PathBuf,
-        /// Whether QEMU waits with its machine until someone has connected (`wait=on`).
+        /// Whether QEMU's machine waits for a connection (`wait=on`).
         waits: bool,
     },
-    /// A descriptor that whoever started QEMU gave it, already listening.
+    /// A descriptor that QEMU's starter gave it, already listening.
     Descriptor(u32),
 }
 
@@ -52,7 +52,7 @@ pub struct CommandLine {
     pub monitors: Vec<Socket>,
     /// The port of the agent in the guest.
     pub agent: Option<Socket>,
-    /// Why its memory is to stay where it is.
+    /// Why its memory is to stay in place.
     pub fixed_memory: Option<FixedMemory>,
 }
 
@@ -67,7 +67,7 @@ pub fn parse(text: &[u8]) -> CommandLine {
         let with = |implied: &str| pairs(value, implied);
         match option {
             b"name" => line.name = with("guest").remove("guest").or(line.name),
-            // In MiB where it has no unit.
+            // In MiB without a unit.
             b"m" => {
                 line.memory_bytes = with("size")
                     .get("size")
@@ -118,7 +118,7 @@ pub fn parse(text: &[u8]) -> CommandLine {
     line
 }
 
-/// Whether a path is in a file system of huge pages, as these are mounted by systemd and libvirt (`/dev/hugepages`,
+/// Whether a path is in a file system of huge pages, as mounted by systemd and libvirt (`/dev/hugepages`,
 /// `/dev/hugepages1G`) and by hand (`/mnt/huge`).
 fn is_of_huge_pages(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with("huge"))
@@ -128,7 +128,7 @@ fn is_of_huge_pages(path: &str) -> bool {
 enum Monitor {
     /// By the name of a character device.
     Named(String),
-    /// By its socket; `None` where it is none that can be found.
+    /// By its socket; `None` if it cannot be found.
     At(Option<Socket>),
 }
 
@@ -152,8 +152,8 @@ fn options(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The pairs of a value; `implied` is the key of a first word without one. The last of several
-/// counts. Words without a value are switches: `key` is on, `nokey` is off.
+/// The pairs of a value; `implied` is the key of a first word without one. The last of equal keys counts. Words without
+/// a value are switches: `key` is on, `nokey` is off.
 fn pairs(value: &[u8], implied: &str) -> BTreeMap<String, String> {
     if value.starts_with(b"{") {
         return json_pairs(value);
@@ -219,8 +219,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// The socket that a character device listens at; `None` for one that calls out, or whose place is
-/// not in the file system.
+/// The socket at which a character device listens; `None` if it calls out, or has no path in the file system.
 fn listening(pairs: &BTreeMap<String, String>) -> Option<Socket> {
     let on = |key: &str, unsaid: bool| text_of(pairs, key).and_then(truth).unwrap_or(unsaid);
     if !on("server", false) || on("abstract", false) {

@@ -1,12 +1,12 @@
 //! One inquiry at a machine's monitor: connect, ask, and check what was said.
 //!
-//! Runs in a thread of its own, so that whoever watches the machine never waits for it.
+//! Runs in a thread of its own, so that no one who watches the machine waits for it.
 //!
-//! What makes a monitor believed: the socket was made to listen by that very process (`SO_PEERCRED`,
-//! so a command line cannot lead to someone else's socket), it greets as a monitor does before it
-//! is told anything, and each thread that it names is a thread of that very process, and not its
-//! first, which runs no vCPU. A thread may end between answer and check (a vCPU that is unplugged),
-//! so what does not hold is asked once more before it is a lie.
+//! A monitor is believed if that very process listens at the socket (`SO_PEERCRED`, so a command
+//! line cannot lead to someone else's socket), it greets as a monitor does before it is told
+//! anything, and each thread that it names is a thread of that very process, other than its first,
+//! which runs no vCPU. A thread may end between answer and check (a vCPU that is unplugged), so a
+//! false answer is asked for once more before it counts as a lie.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,11 +22,11 @@ use crate::vm::answers::{self, Backend, CpuThread, Name, Status};
 use crate::vm::qmp::{Conversation, Limits, NoAnswer, Wire};
 use crate::vm::sockets;
 
-/// The longest that one inquiry takes, all of its questions together.
+/// The longest time for one inquiry, all of its questions together.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of an answer that has nothing to do with the number of vCPUs.
+/// Bytes of an answer, whatever the number of vCPUs.
 const ANSWER_BYTES: usize = 1 << 20;
-/// Bytes that an answer may have for each thread of the process: QEMU takes some 200 for a vCPU.
+/// Additional bytes of an answer for each thread of the process: QEMU takes some 200 for a vCPU.
 const BYTES_PER_THREAD: usize = 4096;
 
 /// An inquiry: what is asked, and which monitor.
@@ -36,16 +36,16 @@ pub(crate) struct Inquiry {
     pub(crate) process: ProcessId,
     /// Its monitor, by its command line.
     pub(crate) monitor: PathBuf,
-    /// The longest that the inquiry takes.
+    /// The longest time for the inquiry.
     pub(crate) patience: Duration,
 }
 
-/// What a monitor said that holds.
+/// A monitor's checked answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     /// The vCPUs, ascending by index.
     pub(crate) vcpus: Vec<VirtualCpu>,
-    /// Memory that the machine's system sees.
+    /// Memory that the guest system sees.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) name: Option<String>,
     /// What people should know about the machine's memory and state, a sentence each.
@@ -170,7 +170,7 @@ impl Inquiry {
         })
     }
 
-    /// The vCPUs with their threads' identities, if all of them are this process's.
+    /// The vCPUs with their threads' identities, if all belong to this process.
     fn vcpus(&self, root: &Root, answer: Value) -> Result<Vec<VirtualCpu>, NoAnswer> {
         let pid = self.process.pid;
         let numbers = Numbers::of(root, pid);
@@ -188,7 +188,7 @@ impl Inquiry {
         };
         let cpus = answers::cpus(answer)?;
         let vcpus: Result<Vec<VirtualCpu>, NoAnswer> = cpus.into_iter().map(vcpu).collect();
-        // Whoever has the number now, it was this process's threads that were looked at.
+        // If the process still has its number, the threads were its own.
         let still = thread_of(root, pid, pid);
         if still.is_none_or(|thread| thread.born != self.process.born) {
             let why = "the process has ended".to_owned();
@@ -223,7 +223,7 @@ fn state_note(status: &str) -> Option<String> {
     Some(format!("{why} (status {status}): moving it has no use now"))
 }
 
-/// The thread of that number in a process; `None` when it has none, or the thread has ended.
+/// The thread with this number in a process; `None` if there is none, or it has ended.
 fn thread_of(root: &Root, pid: u32, tid: u32) -> Option<ThreadId> {
     let text = root.read(&format!("proc/{pid}/task/{tid}/stat")).ok()?;
     let stat = stat::parse(&text).filter(|stat| !stat.has_ended())?;
@@ -233,8 +233,8 @@ fn thread_of(root: &Root, pid: u32, tid: u32) -> Option<ThreadId> {
     })
 }
 
-/// How the numbers of threads where QEMU runs are to be read here: a process in a container has a
-/// number space of its own (pid_namespaces(7)).
+/// How to translate thread numbers from where QEMU runs to here: a process in a container has its
+/// own number space (pid_namespaces(7)).
 enum Numbers {
     Same,
     /// Pairs of the number there and the number here.
@@ -271,8 +271,7 @@ impl Numbers {
     }
 }
 
-/// The number of a thread in the innermost space that it is in, from its status file; `None` where
-/// it is in no other than ours.
+/// A thread's number in its innermost number space, from its status file; `None` if that is ours.
 fn inner_number(status: &[u8]) -> Option<u32> {
     let line = lines(status).find_map(|line| line.strip_prefix(b"NSpid:"))?;
     let mut numbers = words(line);

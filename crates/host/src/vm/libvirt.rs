@@ -11,10 +11,10 @@
 //! /libvirt/qemu/web/vcpu0                                        libvirt before 1.0.5
 //! ```
 //!
-//! The name in a scope is shortened and has lost what systemd does not allow: the one on QEMU's
-//! command line is better where both are there.
+//! The name in a scope is shortened and lacks what systemd does not allow: if QEMU's command line
+//! also has one, that is better.
 
-/// The name of the domain that a cgroup path belongs to; `None` where it is no domain of QEMU's.
+/// The name of the domain that a cgroup path belongs to; `None` if it is no domain of QEMU's.
 pub fn domain(path: &str) -> Option<String> {
     let mut parts = path.split('/').skip_while(|part| part.is_empty());
     let mut before: [&str; 2] = [""; 2];
@@ -30,7 +30,7 @@ pub fn domain(path: &str) -> Option<String> {
     })
 }
 
-/// The number of the vCPU whose cgroup this is.
+/// The index of the vCPU whose cgroup this is.
 pub fn vcpu(path: &str) -> Option<u32> {
     let (above, own) = path.rsplit_once('/')?;
     // A domain may be called so itself.

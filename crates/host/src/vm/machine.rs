@@ -1,4 +1,4 @@
-//! One machine over time: what it was started as, when it is looked at again, what is shown of it.
+//! One machine over time: how it was started, when to look at it again, what is shown of it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +27,6 @@ const NAME_CHARACTERS: usize = 255;
 /// Why a monitor of libvirt's is not asked.
 const LIBVIRTS: &str = "its monitor belongs to libvirt and is left alone";
 
-/// A machine.
 #[derive(Debug)]
 pub(super) struct Machine {
     line: CommandLine,
@@ -36,20 +35,20 @@ pub(super) struct Machine {
     /// Whether it is in a cgroup of libvirt's.
     is_libvirts: bool,
     pub(super) monitor: Monitor,
-    /// When it is asked, and its cgroups read, next.
+    /// When it is next asked, and its cgroups read.
     pub(super) due_ns: u64,
-    /// When that was done last.
+    /// When that was last done.
     looked_ns: u64,
     /// Its threads at that time.
     looked_at: Vec<ThreadId>,
-    /// What its monitor told last.
+    /// What its monitor last told.
     pub(super) told: Option<Answers>,
     by_cgroup: Vec<VirtualCpu>,
     /// When it was found.
     since_ns: u64,
-    /// What its monitor said that people were told and that still holds: each is told once.
+    /// Notes of its monitor that people were told and that still hold: each is told once.
     said: Vec<String>,
-    /// Whether people were told that its vCPUs are not to be found.
+    /// Whether people were told that its vCPUs cannot be found.
     said_none: bool,
     /// The host's end of its agent's port.
     pub(super) agent_port: Option<PathBuf>,
@@ -71,7 +70,7 @@ pub(super) struct Monitor {
     pub(super) paths: Vec<PathBuf>,
     /// Why it is left alone, if it is.
     pub(super) left_alone: Option<&'static str>,
-    /// Whether QEMU may be waiting for the first to connect.
+    /// Whether QEMU may be waiting for a first connection.
     pub(super) waits: bool,
     /// Inquiries without an answer since the last answer.
     pub(super) failures: u32,
@@ -80,7 +79,7 @@ pub(super) struct Monitor {
 }
 
 impl Machine {
-    /// What a process is as a machine, if it is one.
+    /// The machine that a process is, if any.
     pub(super) fn find(root: &Root, process: ProcessId, name: &str, now_ns: u64) -> Found {
         let folder = format!("proc/{}", process.pid);
         let executable = std::fs::read_link(root.path(&format!("{folder}/exe"))).ok();
@@ -92,7 +91,7 @@ impl Machine {
         match (&executable, first) {
             // It is being replaced by the program: its words are not there yet.
             (Some(_), b"") => return Found::NotYet,
-            // Without the right to read the link, its first word must do.
+            // If the link may not be read, the first word must do.
             (None, first) if !is_qemu(Path::new(OsStr::from_bytes(first))) => {
                 return Found::Is(None);
             }
@@ -143,7 +142,7 @@ impl Machine {
         })))
     }
 
-    /// Whether another look at the process finds the same machine.
+    /// Whether another look at the process found the same machine.
     pub(super) fn is_started_as(&self, other: &Self) -> bool {
         self.line == other.line && self.is_libvirts == other.is_libvirts
     }
@@ -153,7 +152,7 @@ impl Machine {
         self.shown.clone()
     }
 
-    /// Looks at the cgroups of its threads when due; whether its monitor is to be asked.
+    /// Looks at the cgroups of its threads when due; returns whether to ask its monitor.
     pub(super) fn look(
         &mut self,
         root: &Root,
@@ -161,7 +160,7 @@ impl Machine {
         threads: &[&mut Thread],
         now_ns: u64,
     ) -> bool {
-        // QEMU's pool of workers comes and goes all the time.
+        // QEMU's pool of workers changes all the time.
         let lasting = threads.iter().filter(|thread| thread.name != "worker");
         let changed = !lasting.clone().map(|thread| &thread.id).eq(&self.looked_at);
         let monitor = &self.monitor;
@@ -185,7 +184,7 @@ impl Machine {
         let Monitor {
             paths, failures, ..
         } = &self.monitor;
-        // Where there are several, another may answer.
+        // If there are several, another may answer.
         let monitor = paths.get(*failures as usize % paths.len().max(1))?.clone();
         self.monitor.asked = true;
         Some(Inquiry {
@@ -218,7 +217,7 @@ impl Machine {
             }
             Err(unheard) => {
                 let is_lie = matches!(unheard.why, NoAnswer::Impossible(_));
-                // QEMU makes its sockets some time after it has begun, and serves them later still.
+                // QEMU makes its sockets some time after it starts, and serves them later still.
                 if now_ns < self.since_ns + SOON_NS && !is_lie {
                     self.due_ns = now_ns + SOON_NS;
                     return;
@@ -244,7 +243,7 @@ impl Machine {
         }
     }
 
-    /// Brings what is shown up to date, and names the threads that run vCPUs.
+    /// Updates what is shown, and names the threads that run vCPUs.
     pub(super) fn show(
         &mut self,
         threads: &mut [&mut Thread],
@@ -308,7 +307,7 @@ impl Machine {
 }
 
 impl Monitor {
-    /// The monitor of a machine outside libvirt that is described by a command line.
+    /// The monitor of a machine outside libvirt, from its command line.
     fn of(root: &Root, line: &CommandLine) -> Self {
         let mut monitor = Self::default();
         let mut why = "it has no monitor in the file system";
@@ -335,12 +334,12 @@ impl Monitor {
         monitor
     }
 
-    /// Whether its first answer is still to come.
+    /// Whether its first answer may still come.
     fn may_tell(&self) -> bool {
         self.left_alone.is_none() && self.failures == 0 && !self.waits
     }
 
-    /// Why the vCPUs are not known from it.
+    /// Why it does not supply the vCPUs.
     fn why_not(&self) -> &'static str {
         match (self.left_alone, self.failures) {
             (Some(why), _) => why,
@@ -354,8 +353,8 @@ impl Monitor {
     }
 }
 
-/// Whether a program is a QEMU that runs machines, by its file name: `qemu-system-…`, or
-/// `qemu-kvm` and `kvm` as some distributions call it. Replaced files are shown as `… (deleted)`.
+/// Whether a program is a QEMU that runs machines, by its file name: `qemu-system-…`, or `qemu-kvm`
+/// and `kvm` in some distributions. Replaced files appear as `… (deleted)`.
 fn is_qemu(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| {

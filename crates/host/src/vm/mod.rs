@@ -1,37 +1,37 @@
 //! Virtual machines among the watched processes: which they are, which of their threads run vCPUs.
 //!
-//! A machine is a process whose program is QEMU's (`/proc/PID/exe`, or its command line where that
-//! cannot be read). Its vCPUs are found, best first,
+//! A machine is a process whose program is QEMU's (`/proc/PID/exe`, or its command line if that cannot
+//! be read). Its vCPUs are found, best first,
 //!
 //! 1. by its monitor: `query-cpus-fast` over a QMP socket on its command line ([`inquiry`]);
 //! 2. by libvirt's cgroups: `…/vcpuN` for each vCPU's thread ([`libvirt`]);
 //! 3. by its threads' names: `CPU N/KVM`, which QEMU gives with `-name …,debug-threads=on`.
 //!
-//! A monitor serves one program at a time. One that is libvirt's is never connected to, nor is one
-//! that QEMU was handed open (`fd=`): whoever started it holds the other end. One that QEMU waits
-//! for (`wait=on`) is left alone until vCPUs are seen, since connecting would start the machine.
+//! A monitor serves one program at a time. Libvirt's are never connected to, nor are those that QEMU
+//! was handed open (`fd=`): its starter holds the other end. One that QEMU waits for (`wait=on`) is
+//! left alone until vCPUs are seen, since connecting would start the machine.
 //!
-//! Asking never holds up the loop: each inquiry has a thread of its own, a few at a time, and what
-//! it says is taken when it is there. It is asked anew when threads of the process have come or gone,
-//! and else every ten seconds; less and less often where it does not answer, never again where it
-//! told what cannot be.
+//! Asking never holds up the loop: each inquiry has its own thread, a few at a time, and its result is
+//! taken when it is there. A monitor is asked again when threads of the process have come or gone, else
+//! every ten seconds; less and less often if it does not answer, and never again after an impossible
+//! answer.
 //!
-//! Guest memory is memory of the process, and page orders reach it as any other: anonymous memory,
-//! transparent huge pages, and shared mappings (`memory-backend-memfd`, `-file`) as long as QEMU
-//! alone maps them. The kernel keeps what another process maps too (vhost-user, virtiofsd), unless
-//! shared pages are moved as well. Memory of hugetlb pages, and of a machine with a device of VFIO, is
-//! told of as fixed, and the governor leaves it alone.
+//! Guest memory is memory of the process, and page orders reach it like any other: anonymous memory,
+//! transparent huge pages, and shared mappings (`memory-backend-memfd`, `-file`) as long as only QEMU
+//! maps them. Pages that another process also maps (vhost-user, virtiofsd) stay, unless shared pages
+//! are moved as well. Memory of hugetlb pages, and of a machine with a VFIO device, is reported as
+//! fixed, and the governor leaves it alone.
 //!
 //! | part | file |
 //! |---|---|
 //! | the machines, and the inquiries under way | here |
 //! | one machine over time | [`machine`] |
-//! | what QEMU was started with | [`command_line`] |
+//! | QEMU's command line | [`command_line`] |
 //! | vCPUs by name and cgroup | [`threads`], [`libvirt`] |
-//! | one inquiry: ask, and check what was said | [`inquiry`] |
-//! | what the answers look like; the conversation; the socket | [`answers`], [`qmp`], [`sockets`] |
+//! | one inquiry: ask, and check the answers | [`inquiry`] |
+//! | the form of answers; the conversation; the socket | [`answers`], [`qmp`], [`sockets`] |
 //!
-//! Not found: machines of other programs than QEMU, monitors given by `-readconfig`, and monitors at
+//! Not found: machines of programs other than QEMU, monitors given by `-readconfig`, and monitors at
 //! TCP or abstract addresses (their vCPUs are still found by cgroup or name).
 
 pub mod answers;
@@ -54,7 +54,7 @@ use crate::files::Root;
 use inquiry::{Answers, Unheard};
 use machine::{Found, Machine};
 
-/// Inquiries at the same time; the next ones wait for their turn.
+/// Inquiries at the same time; further ones wait for their turn.
 const AT_ONCE: usize = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Between two looks at a machine whose threads stay the same, and at whether a process is one.
@@ -65,7 +65,7 @@ const SELDOM_NS: u64 = 10 * SECOND_NS;
 pub(crate) struct Machines {
     root: Root,
     processes: HashMap<ProcessId, KnownProcess>,
-    /// Machines whose turn to be asked has not come.
+    /// Machines that wait to be asked.
     waiting: VecDeque<ProcessId>,
     asking: usize,
     tell: Sender<(ProcessId, Result<Answers, Unheard>)>,
@@ -73,12 +73,12 @@ pub(crate) struct Machines {
     look: u64,
 }
 
-/// A process that has been looked at.
+/// A process that has been checked.
 #[derive(Debug)]
 struct KnownProcess {
-    /// Its name when it was looked at: a new one means another program.
+    /// Its name when it was checked: a new one means another program.
     name: String,
-    /// The last look at all processes in which it was there.
+    /// The last look at all processes that found it.
     look: u64,
     /// When to look again whether it is a machine.
     again_ns: u64,
@@ -99,8 +99,8 @@ impl Machines {
         }
     }
 
-    /// Looks at the processes of a scan and their threads, gives vCPUs' threads the name of what they
-    /// are, and says what could not be found out, once.
+    /// Looks at the processes of a scan and their threads, names vCPUs' threads accordingly, and
+    /// reports once what could not be found out.
     pub(crate) fn observe<'p>(
         &mut self,
         processes: impl Iterator<Item = (ProcessId, &'p str)>,
@@ -148,7 +148,7 @@ impl Machines {
         }
     }
 
-    /// The machine that a process runs, if it runs one.
+    /// The machine that a process runs, if any.
     pub(crate) fn of(&self, process: ProcessId) -> Option<Arc<VirtualMachine>> {
         let machine = self.processes.get(&process)?.machine.as_ref()?;
         Some(machine.shown())
@@ -163,7 +163,7 @@ impl Machines {
         })
     }
 
-    /// Finds out whether a process is a machine, where that is not known.
+    /// Finds out whether a process is a machine, if that is not known.
     fn consider(&mut self, process: ProcessId, name: &str, now_ns: u64) {
         let known = self
             .processes
@@ -181,7 +181,7 @@ impl Machines {
             return;
         }
         name.clone_into(&mut known.name);
-        // Spread over time: they were not all started at once, but first seen at once.
+        // Spread over time: they were first seen at once, but not all started at once.
         known.again_ns = now_ns + SELDOM_NS / 2 + u64::from(process.pid) % 64 * SELDOM_NS / 128;
         let Found::Is(found) = Machine::find(&self.root, process, name, now_ns) else {
             known.again_ns = now_ns;
@@ -198,7 +198,7 @@ impl Machines {
         self.processes.get_mut(&process)?.machine.as_deref_mut()
     }
 
-    /// Starts as many inquiries as may run at once; one that cannot start waits, and says so in `gaps`.
+    /// Starts as many inquiries as may run at once; one that cannot start is reported in `gaps`.
     fn ask(&mut self, gaps: &mut Vec<String>) {
         while self.asking < AT_ONCE {
             let Some(process) = self.waiting.pop_front() else {
@@ -212,7 +212,7 @@ impl Machines {
             let begun = std::thread::Builder::new()
                 .name("monitor".to_owned())
                 .spawn(move || {
-                    // Nobody listens any more when the world has ended.
+                    // When the world has ended, no one receives it.
                     let _ = tell.send((process, inquiry.run(&root)));
                 });
             match begun {

@@ -1,10 +1,10 @@
 //! Talking to a QEMU monitor (QMP): JSON objects each way over a socket, one conversation at a time.
 //!
-//! The other side may be busy, broken or hostile. So a conversation as a whole has an end in time,
-//! however slowly bytes come; a message and all messages together have most bytes; nothing is said
-//! before the other side has greeted as a monitor does; and an answer must be to the question that
-//! was asked last. A message ends where its JSON object ends, not at a line's end: a pretty-printing
-//! monitor breaks lines within it (docs/interop/qmp-spec.rst of QEMU).
+//! The other side may be busy, broken or hostile. So a whole conversation has a limit in time, however
+//! slowly bytes come; each message, and all together, have limits in bytes; nothing is said before the
+//! other side has greeted as a monitor does; and an answer must belong to the last question. A message
+//! ends where its JSON object ends, not at the end of a line: a pretty-printing monitor breaks lines
+//! within it (docs/interop/qmp-spec.rst of QEMU).
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub trait Wire {
     /// `WouldBlock` or `TimedOut` when none came; as `read(2)`.
     fn read(&mut self, buffer: &mut [u8], within: Duration) -> io::Result<usize>;
 
-    /// Gives bytes away, waiting at most so long; how many were taken.
+    /// Writes bytes, waiting at most so long; returns how many.
     ///
     /// # Errors
     /// As [`Wire::read`], as `write(2)`.
@@ -34,7 +34,7 @@ pub trait Wire {
 /// What a conversation may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The whole of it, from the greeting to the last answer.
+    /// The whole time, from the greeting to the last answer.
     pub time: Duration,
     /// Bytes of one message.
     pub message_bytes: usize,
@@ -63,7 +63,7 @@ pub enum NoAnswer {
     Refused(String),
     #[error("{0}")]
     Io(io::Error),
-    /// It answered what is not so, or makes no sense.
+    /// Its answer is false or makes no sense.
     #[error("{0}")]
     Impossible(String),
 }
@@ -90,17 +90,17 @@ struct Refusal {
 #[derive(Debug)]
 pub struct Conversation<W> {
     incoming: BufReader<Incoming<W>>,
-    /// How the message begins that was read last.
+    /// The beginning of the message last read.
     begin: String,
     /// The number of the last question.
     asked: u64,
 }
 
 impl<W: Wire> Conversation<W> {
-    /// Waits for the greeting and agrees to what the monitor offers.
+    /// Waits for the greeting and negotiates capabilities.
     ///
     /// # Errors
-    /// [`NoAnswer`]; nothing has been said when the greeting did not come.
+    /// [`NoAnswer`]; if the greeting did not come, nothing has been said.
     pub fn begin(wire: W, limits: Limits) -> Result<Self, NoAnswer> {
         let ends = wire.now().saturating_add(limits.time);
         let incoming = BufReader::new(Incoming {
@@ -121,7 +121,7 @@ impl<W: Wire> Conversation<W> {
         Ok(conversation)
     }
 
-    /// Asks one thing and waits for the answer to it.
+    /// Asks one question and waits for its answer.
     ///
     /// # Errors
     /// [`NoAnswer`]; after one other than [`NoAnswer::Refused`] nothing more can be asked.
@@ -147,7 +147,6 @@ impl<W: Wire> Conversation<W> {
         }
     }
 
-    /// The next message.
     fn message(&mut self) -> Result<Message, NoAnswer> {
         self.begin.clear();
         while self.begin.is_empty() {
@@ -158,7 +157,7 @@ impl<W: Wire> Conversation<W> {
             let blank = bytes.len() - text.len();
             self.incoming.consume(blank);
         }
-        // A list of the fields' values would be taken for the object, too.
+        // A list of the fields' values would also be taken for the object.
         if !self.begin.starts_with('{') {
             return Err(self.not_qmp("no JSON object"));
         }
@@ -181,15 +180,15 @@ impl<W: Wire> Conversation<W> {
     }
 }
 
-/// The bytes that come over a wire, within the limits of a conversation; an error of reading them holds
-/// a [`NoAnswer`].
+/// The bytes that come over a wire, within a conversation's limits; an error in reading them holds a
+/// [`NoAnswer`].
 #[derive(Debug)]
 struct Incoming<W> {
     wire: W,
     limits: Limits,
     /// When the conversation ends, on the wire's clock.
     ends: Duration,
-    /// Bytes that have come in all.
+    /// All bytes so far.
     bytes: usize,
 }
 
@@ -244,7 +243,7 @@ fn no_answer(error: io::Error) -> NoAnswer {
     error.downcast().unwrap_or_else(NoAnswer::Io)
 }
 
-/// Whether a failed call is worth another: the time that is left says how long.
+/// Whether to try a failed call again: the time that is left says for how long.
 fn again(error: io::Error) -> Result<(), NoAnswer> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(()),
@@ -268,13 +267,13 @@ mod tests {
     /// What the other side does next.
     enum Does {
         Say(Vec<u8>),
-        /// So many milliseconds later, these bytes.
+        /// These bytes, so many milliseconds later.
         Later(u64, Vec<u8>),
         Close,
     }
 
-    /// The other side, by a script, with a clock of its own: who waits is told so at once, and the
-    /// clock is put forward. A script that has ended is silence.
+    /// The other side, by a script, with its own clock: waiting returns at once, and puts the clock
+    /// forward. A script that has ended is silence.
     #[derive(Default)]
     struct Script {
         does: std::collections::VecDeque<Does>,

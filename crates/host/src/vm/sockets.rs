@@ -1,8 +1,8 @@
-//! Sockets that another process listens at: where they are from here, and connecting to them.
+//! Sockets at which another process listens: their paths from here, and connecting to them.
 //!
-//! A process names its sockets from its own working directory and under its own root, which in a
-//! container is another; `/proc/PID/cwd` and `/proc/PID/root` lead there (proc_pid_cwd(5)). Symbolic
-//! links in a container's paths are followed as if they were ours; who listens is checked, so that a
+//! A process names its sockets from its own working directory and under its own root, which differs
+//! in a container; `/proc/PID/cwd` and `/proc/PID/root` lead there (proc_pid_cwd(5)). Symbolic
+//! links in a container's paths are followed as if they were ours; since the listener is checked, a
 //! wrong turn ends there.
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::files::Root;
 use crate::proc::{decimal, lines, words};
 use crate::vm::qmp::NoAnswer;
 
-/// Connects to a socket that a process listens at and has made to listen, without waiting.
+/// Connects, without waiting, to a socket that a process has made to listen.
 ///
 /// # Errors
 /// Why it cannot be.
@@ -59,8 +59,8 @@ fn unreachable(why: impl Into<String>) -> NoAnswer {
     NoAnswer::Unreachable(why.into())
 }
 
-/// The path by which this program finds what a process calls so: from its working directory, under
-/// its root where that is another (a container's).
+/// The path from here of what a process calls `path`: from its working directory, under its root if
+/// that differs (a container's).
 pub(crate) fn reachable(root: &Root, pid: u32, path: &Path) -> PathBuf {
     let folder = root.path(&format!("proc/{pid}"));
     if path.is_relative() {
@@ -69,7 +69,7 @@ pub(crate) fn reachable(root: &Root, pid: u32, path: &Path) -> PathBuf {
     let own = root.path("proc/self");
     let differs = |what: &str| {
         let of = |folder: &Path| std::fs::read_link(folder.join(what));
-        // Where it may not be known, nothing below its root may be opened either.
+        // If that may not be read, nothing below its root may be opened either.
         matches!((of(&folder), of(&own)), (Ok(its), Ok(ours)) if its != ours)
     };
     if !differs("ns/mnt") && !differs("root") {
@@ -79,7 +79,7 @@ pub(crate) fn reachable(root: &Root, pid: u32, path: &Path) -> PathBuf {
     folder.join("root").join(below)
 }
 
-/// Takes hold of a socket in the file system, without touching what may be there instead.
+/// Opens a socket in the file system, without touching anything else that may be there.
 fn open_socket(path: &Path) -> Result<OwnedFd, NoAnswer> {
     let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let file = file.map_err(|errno| match errno {
@@ -108,8 +108,8 @@ fn refusal(errno: Errno) -> NoAnswer {
     })
 }
 
-/// Where a socket listens that a process was handed open as a descriptor; `None` where the kernel
-/// does not tell, or it is not in the file system.
+/// The path of a listening socket that a process was handed as an open descriptor; `None` if the
+/// kernel does not tell, or it has no path.
 pub(crate) fn listening_at(root: &Root, pid: u32, descriptor: u32) -> Option<PathBuf> {
     let link = std::fs::read_link(root.path(&format!("proc/{pid}/fd/{descriptor}"))).ok()?;
     let name = link.to_str()?;

@@ -9,7 +9,7 @@ use super::qmp::NoAnswer;
 use super::*;
 use crate::fake;
 
-/// Processes as /proc shows them, without any thread of theirs.
+/// Processes as in /proc, without threads.
 struct Tree(tempfile::TempDir);
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
@@ -43,14 +43,14 @@ impl Tree {
     }
 }
 
-/// Machines, and what was said of them in the last look.
+/// Machines, and the reports of the last look.
 struct Watch {
     machines: Machines,
     gaps: Vec<String>,
 }
 
 impl Watch {
-    /// Looks at one process with threads of these names; gives it back with their names now.
+    /// Looks at one process with threads of these names; returns it with their new names.
     fn look(
         &mut self,
         pid: u32,
@@ -264,7 +264,7 @@ fn single_threaded_emulation_has_one_thread_for_all() {
     assert_eq!(names, ["q", "all vCPUs"]);
 }
 
-/// A machine with a monitor that can be asked, in a tree where nothing is.
+/// A machine with a monitor that can be asked, in a tree where none can.
 fn with_monitor(watch: &mut Watch, waits: bool) {
     watch.machine(10).monitor = Monitor {
         paths: vec!["/one".into(), "/two".into()],
@@ -310,7 +310,7 @@ fn a_monitor_that_answers_is_asked_every_ten_seconds() {
     watch.look(10, &["q"], 0);
     with_monitor(&mut watch, false);
     let at = asked_at(&mut watch, 35, || Ok(Answers::default()));
-    // First when two seconds have gone by since its threads were others.
+    // First two seconds after its threads changed.
     assert_eq!(at, [2, 12, 22, 32]);
 }
 
@@ -429,7 +429,7 @@ fn a_machine_that_is_gone_is_forgotten() {
     assert!(watch.look(10, &["q"], 0).0.is_some());
     watch.look(11, &["q"], 1);
     assert_eq!(watch.machines.of(process(10)), None);
-    // An answer that comes too late is nobody's.
+    // An answer that comes too late is dropped.
     watch.machines.asking = 1;
     watch
         .machines

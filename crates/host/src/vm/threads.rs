@@ -1,4 +1,4 @@
-//! Which threads of a machine run vCPUs, without asking its monitor.
+//! Which threads of a machine run vCPUs, found without its monitor.
 
 use numaherd_world::{ProcessId, Thread, VirtualCpu};
 
@@ -6,7 +6,7 @@ use super::libvirt;
 use crate::files::Root;
 use crate::proc::cgroup::{self, Cgroups};
 
-/// The vCPUs by the names that QEMU gives their threads.
+/// The vCPUs by QEMU's names of their threads.
 pub(super) fn by_name(threads: &[&mut Thread]) -> Vec<VirtualCpu> {
     collected(threads.iter().filter_map(|thread| {
         Some(VirtualCpu {
@@ -16,7 +16,7 @@ pub(super) fn by_name(threads: &[&mut Thread]) -> Vec<VirtualCpu> {
     }))
 }
 
-/// The vCPU of a thread's name: `CPU 3/KVM`, `CPU 3/TCG`; `ALL CPUs/TCG` runs them all and is shown
+/// The vCPU in a thread's name: `CPU 3/KVM`, `CPU 3/TCG`; `ALL CPUs/TCG` runs them all and is shown
 /// as the first.
 fn vcpu_named(name: &str) -> Option<u32> {
     if name == "ALL CPUs/TCG" {
@@ -44,7 +44,7 @@ pub(super) fn by_cgroup(
     }))
 }
 
-/// Ascending by index; a number that two claim is taken from neither.
+/// Ascending by index; an index that two claim goes to neither.
 fn collected(vcpus: impl Iterator<Item = VirtualCpu>) -> Vec<VirtualCpu> {
     let mut vcpus: Vec<VirtualCpu> = vcpus.collect();
     vcpus.sort_unstable_by_key(|vcpu| vcpu.index);

@@ -1,8 +1,8 @@
-//! What has been let through in this call, found by its pages.
+//! The orders let through in this call, found by their pages.
 //!
-//! Policies that judge each page by itself give thousands of orders at once; each is looked up among the
-//! others here in a time that does not grow with their number. Orders are kept by the pieces of memory
-//! that they touch; the few that touch many, apart.
+//! Policies that judge each page by itself give thousands of orders at once. The time to look one up here does not
+//! grow with their number: orders are indexed by the pieces of memory that they touch, and the few that touch many
+//! are kept apart.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use numaherd_world::{PageOrder, Pages, ProcessId};
 
 use super::{PIECE_PAGES, pieces};
 
-/// Orders that touch more pieces than this are looked through one by one.
+/// Orders that touch more pieces than this are searched one by one.
 const MANY: u64 = 16;
 
-/// See the top of this file. Orders are known by their places in the list that they are kept in.
+/// See the module's documentation. Orders are known by their indices in `orders`.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     orders: Vec<PageOrder>,
@@ -22,12 +22,11 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    /// The orders, as they were let through.
+    /// The orders, as let through.
     pub(super) fn into_orders(self) -> Vec<PageOrder> {
         self.orders
     }
 
-    /// Adds an order.
     pub(super) fn push(&mut self, order: PageOrder) {
         let at = self.orders.len();
         match small(&order.pages) {
@@ -42,7 +41,7 @@ impl Ordered {
         self.orders.push(order);
     }
 
-    /// The first order that has pages of this one and goes elsewhere, or is the same.
+    /// The first order that has pages of this one, and is the same or goes elsewhere.
     pub(super) fn elsewhere(&self, order: &PageOrder) -> Option<&PageOrder> {
         let clashes = |&at: &usize| {
             let other = &self.orders[at];
@@ -62,7 +61,7 @@ impl Ordered {
     }
 }
 
-/// The pieces that pages are in, if they are few.
+/// The pieces that contain the pages, if few.
 fn small(pages: &Pages) -> Option<std::ops::RangeInclusive<u64>> {
     let few = matches!(*pages, Pages::Window { count, .. } if count <= MANY * PIECE_PAGES);
     few.then(|| pieces(pages))
@@ -89,7 +88,7 @@ pub(super) fn overlap(a: &Pages, b: &Pages) -> bool {
                     || its.first.saturating_add(its.count) <= part.first);
             kind == other && !are_apart
         }
-        // Of which kind single addresses are is not known here.
+        // The kind of a single address is not known here.
         _ => true,
     }
 }
@@ -159,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Of up to four blocks; parts that are counted by different numbers of blocks may be told to overlap without.
+    /// Of up to four blocks; parts of different numbers of blocks may count as overlapping although they do not.
     #[test]
     fn every_two_small_parts_overlap_where_a_block_is_in_both() {
         let parts = || {

@@ -1,5 +1,5 @@
-//! The guards of thread placements that look at nothing but the thread and the machine, and what a
-//! thread may be given with a core. Those that remember (bounce, rate, worse) are the governor's own.
+//! The guards of thread placements that look only at the thread and the machine, and the CPUs that
+//! come with a core. The governor itself has the guards that remember (bounce, rate, worse).
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ pub(super) fn within_limits(limits: Option<&CpuSet>, cpu: CpuId) -> Verdict {
     })
 }
 
-/// Of hints, which leave the thread the affinity that its user has set.
+/// For hints, which leave the user's affinity in place.
 pub(super) fn within_own_affinity(thread: &Thread, cpu: CpuId) -> Verdict {
     let within = thread.affinity.contains(cpu);
     unless(within, Guard::ForeignAffinity, || {

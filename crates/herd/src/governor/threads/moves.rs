@@ -1,4 +1,4 @@
-//! How many threads may move: at one moment, per second, and per second of one virtual machine.
+//! How many threads may move: at once, per second, and per second in one virtual machine.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Moves {
     per_second: f64,
     per_machine: f64,
     left: u32,
-    /// Whether the rates are others than those that the buckets filled at until now.
+    /// Whether the rates have changed since the buckets were last filled.
     changed: bool,
     all: Option<TokenBucket>,
     machines: BTreeMap<ProcessId, TokenBucket>,
@@ -35,7 +35,7 @@ impl Moves {
         }
     }
 
-    /// Other limits from the next interval on. What was made until then still counts.
+    /// Sets other limits from the next interval on. Earlier moves still count.
     pub(super) fn set(&mut self, limits: &Limits) {
         self.per_interval = limits.moves_per_interval;
         self.per_second = limits.moves_per_second;
@@ -47,7 +47,7 @@ impl Moves {
     pub(super) fn begin(&mut self, snapshot: &Snapshot) {
         self.left = self.per_interval;
         if std::mem::take(&mut self.changed) {
-            // What passed until now has filled them at the former rates.
+            // The time until now was filled at the former rates.
             for (rate, bucket) in (self.all.iter_mut().map(|all| (self.per_second, all))).chain(
                 self.machines
                     .values_mut()
@@ -71,10 +71,10 @@ impl Moves {
         }
     }
 
-    /// Takes one move of a thread, if it may be made.
+    /// Takes one of the thread's moves, if allowed.
     ///
     /// # Errors
-    /// Which limit is in the way.
+    /// The limit that refuses it.
     pub(super) fn take(&mut self, snapshot: &Snapshot, thread: &Thread) -> Verdict {
         let (most, rate, own) = (self.per_interval, self.per_second, self.per_machine);
         unless(self.left > 0, Guard::Rate, || {
@@ -104,7 +104,7 @@ impl Moves {
     }
 }
 
-/// The most moves that may come at once: a second's worth, but always one.
+/// The largest burst of moves: a second's worth, but at least one.
 fn burst(rate: f64) -> f64 {
     rate.max(1.0)
 }

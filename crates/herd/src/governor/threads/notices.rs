@@ -1,4 +1,4 @@
-//! What a person should know of a plan that cannot be followed: once for each process, where they can
+//! What a person should know of a plan that cannot be followed: once per process, where the user can
 //! help it.
 
 use numaherd_world::{Placement, Snapshot};
@@ -8,7 +8,7 @@ use super::{Pass, ThreadGovernor};
 use crate::governor::{Guard, shown};
 
 impl ThreadGovernor {
-    /// Says once for each process that none of its CPUs may be used.
+    /// Reports once per process that none of its CPUs may be used.
     pub(super) fn name_the_confined(&mut self, snapshot: &Snapshot, notices: &mut Vec<String>) {
         for thread in snapshot.threads.iter().filter(|t| t.unmanaged.is_none()) {
             let limits = self.limits.cpus.as_ref();
@@ -28,7 +28,7 @@ impl ThreadGovernor {
         }
     }
 
-    /// Says once for each process that its plan cannot be followed, where the user can help it.
+    /// Reports once per process that its plan cannot be followed, where the user can help it.
     pub(super) fn name_the_reason(
         &mut self,
         pass: &Pass<'_>,

@@ -1,5 +1,4 @@
-//! What was done: takes in what became of the changes, so that limits count what was done and not
-//! what was wished.
+//! What was done: takes in the outcomes of the changes, so that limits count what was done, not what was wanted.
 
 use std::sync::Arc;
 
@@ -15,22 +14,23 @@ use crate::governor::shown;
 pub struct Done {
     /// Threads that had to leave their CPU.
     pub moves: u64,
-    /// Of these, moves undone.
+    /// Moves that were undone.
     pub undone: u64,
-    /// Of these, threads that were given to idle nodes.
+    /// Threads given to idle nodes.
     pub stolen: u64,
     /// Masks that the kernel narrowed, to be written down as ours.
     pub narrowed: Vec<(ThreadId, Held)>,
     /// Threads that need not be given back any more: they are back, or gone.
     pub settled: Vec<ThreadId>,
-    /// Threads that had no mask of ours, and what is held of them if theirs was set although the world says that it failed.
+    /// Threads that had no mask of ours, and what is held of them if theirs was set although the world reports a
+    /// failure.
     pub failed: Vec<(ThreadId, Held)>,
     /// What a person should know.
     pub notices: Vec<String>,
 }
 
 impl ThreadGovernor {
-    /// Told what became of the changes, in their order.
+    /// Takes in what became of the changes, in order.
     pub fn carried_out(
         &mut self,
         now_ns: u64,
@@ -53,7 +53,7 @@ impl ThreadGovernor {
                     self.took(change, held, now_ns, &mut done);
                 }
                 AffinityResult::Gone => {
-                    // It may have been set, and handed on, before it ended.
+                    // It may have been set, and inherited, before the end.
                     if change.order.core.is_some() {
                         self.holdings.was_set(&change.held);
                     }
@@ -107,7 +107,7 @@ impl ThreadGovernor {
             return;
         };
         if matches!(change.cause, Cause::Return(_)) {
-            // Where it went before is undone, and says nothing of where it may go.
+            // Its earlier moves are undone, and say nothing about where it may go.
             self.bounces.forget(thread);
             return;
         }

@@ -1,31 +1,29 @@
-//! The suspended steal: what the ordinary load balancer must still do is never blocked.
+//! The suspended steal: never blocks what the ordinary load balancer must still do.
 //!
-//! Problem: a thread that is held to a node cannot be taken to another by the kernel. Threads may wait
-//! for its CPUs while others idle.
+//! Problem: the kernel cannot move a thread from the node to which it is held. Threads may wait for its
+//! CPUs while others idle.
 //!
 //! Source: BRM §4.4. When a candidate "is selected by a stealing core, the stealing is temporarily
 //! suspended", and only if that core finds no other thread to steal, the candidate is sent to it. In Xen
-//! the stealing core asks; here the kernel takes what it may take by itself, and what is left is found
-//! from what threads say of themselves, once an interval:
+//! the stealing core asks. Here the kernel takes what it can by itself; once an interval, the rest is
+//! found from what is observed of the threads:
 //!
 //! * a *place* is the CPUs that a thread may run on: a node, by default ([`StealWhen`]);
-//! * its *demand* is the CPUs that its threads used or waited for, as far as they are observed;
-//! * it is *idle* when at least a CPU's worth of it (but for a tenth: there is always a little of
-//!   something) is free, that is: online, within the user's limits, and not in demand;
+//! * its *demand* is the number of CPUs that its observed threads used or waited for;
+//! * it is *idle* when at least one CPU (less a tenth: there is always a little of something) is free,
+//!   that is: online, within the user's limits, and not in demand;
 //! * it is *crowded* when at least [`Steal::least_wait`] CPUs' worth of its threads waited;
 //!   both on average over the latest [`Steal::over_ms`] and in this interval.
 //!
-//! Rule: to an idle place, when there is a crowded one and nowhere in the machine a thread waits that the
-//! kernel could take there itself (because its mask, or the lack of one, reaches there), is given one
-//! thread: of those held in crowded places that wait, can be free of it there, and whom no other guard
-//! keeps (cpuset, limits, bounce, worse, rate), the one that waits most. One for each idle place and
-//! interval; after that, and after any other move, both places are looked at anew for
-//! [`Steal::over_ms`].
+//! Rule: an idle place is given one thread when some place is crowded, and no thread waits anywhere that
+//! the kernel could take there itself (because its mask, or the lack of one, reaches there). Candidates
+//! are the held threads that wait in crowded places, can run in the idle place, and pass the other guards
+//! (cpuset, limits, bounce, worse, rate); the longest waiting is given. Each idle place gets one per
+//! interval; after that, and after any other move, both places are seen anew for [`Steal::over_ms`].
 //!
-//! Properties: a thread is given only away from waiting threads and to a place that has a CPU for it, so
-//! that the waiting of all threads together never grows by it; a place that a thread was given to is not
-//! crowded by it, so that none goes to and fro while demands stay as they are. (Tests, with a machine
-//! whose CPUs are shared out evenly.)
+//! Properties: a thread is given only away from waiting threads and to a place that has a CPU for it: the
+//! total waiting of all threads never grows by it. It does not make its new place crowded: no thread goes
+//! to and fro while demands stay the same. (Tests, with a machine whose CPUs are shared out evenly.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,13 +35,13 @@ use super::{Cause, Change, Governed, Pass, ThreadGovernor, group_of};
 use crate::governor::{Guard, Objection, Stolen};
 use crate::settings::{AffinityScope, Limits, Steal, StealWhen};
 
-/// Free CPUs from which a place is idle: one, but for a tenth.
+/// Free CPUs from which a place is idle: one, less a tenth.
 const LEAST_FREE: f64 = 0.9;
 
 /// A thread that waited for a smaller share of the time did not wait.
 const LEAST_WAIT: f64 = 0.1;
 
-/// A figure's mean over the latest while, since it was last begun anew.
+/// A figure's mean over the latest while, since it last began anew.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     seen_ns: u64,
@@ -51,7 +49,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Takes in the figure of an interval. Later ones weigh more, those of `over_ns` ago a third.
+    /// Adds an interval's figure. Later ones weigh more; one `over_ns` old weighs a third.
     fn add(&mut self, figure: f64, interval_ns: u64, over_ns: u64) {
         self.seen_ns = self.seen_ns.saturating_add(interval_ns);
         let over = self.seen_ns.min(over_ns).max(1);
@@ -60,7 +58,7 @@ impl Mean {
     }
 }
 
-/// CPUs that a thread may run on, and how they fare.
+/// CPUs that a thread may run on, and their state.
 #[derive(Clone, Debug)]
 struct Place {
     cpus: CpuSet,
@@ -75,18 +73,17 @@ struct Tally {
     waiting: f64,
 }
 
-/// The places of a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     rule: Steal,
-    /// The affinity scope of those threads that are given to these places; all others are not.
+    /// The affinity scope of the threads that are given to these places; no others are.
     scope: AffinityScope,
     places: Vec<Place>,
     of_cpu: BTreeMap<CpuId, usize>,
 }
 
 impl Places {
-    /// The places of a machine, where threads are to be given to idle ones.
+    /// The places of a machine, if threads are to be given to idle ones.
     pub(super) fn of(limits: &Limits, topology: &Topology) -> Option<Self> {
         let groups = limits.groups.keys().map(|group| Some(group.as_str()));
         let mut scopes = groups.chain([None]).map(|group| limits.scope_of(group));
@@ -120,7 +117,7 @@ impl Places {
         })
     }
 
-    /// Told that a thread was moved: what the two places have had until now says nothing any more.
+    /// Notes that a thread was moved: what the two places had until now no longer tells anything.
     pub(super) fn went(&mut self, from: Option<CpuId>, to: CpuId) {
         let from = from.and_then(|from| self.of_cpu.get(&from));
         let to = self.of_cpu.get(&to);
@@ -182,7 +179,7 @@ impl Places {
         mean.seen_ns >= self.over_ns() && waiting >= self.rule.least_wait && waiting > 0.0
     }
 
-    /// Whether a thread waits that the kernel could take to this place itself.
+    /// Whether a thread waits that the kernel itself could take to this place.
     fn kernel_has_one_for(&self, at: usize, snapshot: &Snapshot) -> bool {
         let there = self.places[at].cpus.intersection(&snapshot.online);
         let could_go = |thread: &Thread| {
@@ -203,7 +200,7 @@ fn waits(thread: &Thread) -> bool {
 }
 
 impl ThreadGovernor {
-    /// Gives each idle place one thread that is held where it has to wait, if nothing else can go there.
+    /// Gives each idle place one thread that waits where it is held, if nothing else can go there.
     pub(super) fn steal(&mut self, pass: &mut Pass<'_>, governed: &mut Governed) {
         let Some(mut places) = self.places.take() else {
             return;
@@ -211,7 +208,7 @@ impl ThreadGovernor {
         let snapshot = pass.snapshot;
         let mut tallies = places.tally(snapshot, &self.limits);
         places.add(&tallies, snapshot.interval_ns);
-        // Where a move is under way, what is seen is not what will be.
+        // While a move is under way, what is seen is not what will be.
         let ordered = |change: &Change| [change.from, change.order.core];
         let moving: BTreeSet<usize> = governed
             .changes
@@ -252,7 +249,7 @@ impl ThreadGovernor {
         self.places = Some(places);
     }
 
-    /// The thread that is given to an idle place, with the place that it is taken from.
+    /// The thread to give to an idle place, and the place it is taken from.
     fn steal_for(
         &mut self,
         pass: &mut Pass<'_>,
@@ -272,7 +269,7 @@ impl ThreadGovernor {
             .filter(|thread| self.limits.scope_of(group_of(snapshot, thread)) == places.scope)
             .filter_map(|thread| Some((thread, place_of(thread)?)))
             .collect();
-        // The one that waits most first, and of several the one that was there first.
+        // The longest waiting first; of equals, the one with the lowest id.
         waiting.sort_by(|(a, _), (b, _)| {
             let longest = b.wait_share.total_cmp(&a.wait_share);
             longest.then(a.id.cmp(&b.id))
@@ -283,7 +280,7 @@ impl ThreadGovernor {
         })
     }
 
-    /// The guards, for a thread that would be given to an idle place.
+    /// The guards, for a thread that might be given to an idle place.
     fn may_be_stolen(
         &mut self,
         pass: &mut Pass<'_>,
@@ -316,7 +313,7 @@ impl ThreadGovernor {
     }
 }
 
-/// The CPU in least demand, the lowest of several, if a whole one's worth of these is free.
+/// The CPU in least demand, the lowest of equals, if one CPU's worth of all these is free.
 fn freest(snapshot: &Snapshot, cpus: &CpuSet) -> Option<CpuId> {
     let mut demands: BTreeMap<CpuId, f64> = cpus.iter().map(|cpu| (cpu, 0.0)).collect();
     for thread in &snapshot.threads {

@@ -1,4 +1,4 @@
-//! Undoes moves that made things worse. When they did is judged in [`crate::governor::worse`].
+//! Undoes moves that made things worse, as judged by [`crate::governor::worse`].
 
 use numaherd_world::Thread;
 
@@ -10,7 +10,7 @@ use crate::governor::worse::Worsened;
 use crate::governor::{Guard, Objection, Undone, shown};
 
 impl ThreadGovernor {
-    /// Undoes what turns out to have made things worse, within the guards, and says so.
+    /// Undoes, within the guards, moves that have made things worse, and says so.
     pub(super) fn undo_what_worsened(&mut self, pass: &mut Pass<'_>, governed: &mut Governed) {
         let Some(judge) = &mut self.judge else { return };
         for worsened in judge.saw(pass.snapshot) {

@@ -1,4 +1,4 @@
-//! What the doctor says of a Westmere's events on kernels that answer by rule.
+//! What the doctor says of Westmere events on kernels that answer by rule.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ const REMOTE: u64 = 0x100f;
 const BUSY: u64 = 0x0100_0760;
 const REQUESTS: u64 = 0x07b0;
 
-/// The counts of a machine that counts as it should.
+/// The counts of a machine that counts correctly.
 const RIGHT: [(u64, Result<u64, Errno>); 7] = [
     (INSTRUCTIONS, Ok(3100)),
     (CYCLES, Ok(40_000)),
@@ -33,13 +33,13 @@ const RIGHT: [(u64, Result<u64, Errno>); 7] = [
     (REQUESTS, Ok(1010)),
 ];
 
-/// Counters that count the same in every load, by code; what is not named there is refused.
+/// Counters that count the same in every load, by code; other events are refused.
 #[derive(Debug)]
 struct Counting {
     counts: HashMap<u64, Result<u64, Errno>>,
-    /// Events of the processor's own in a group, at most.
+    /// The most events of the processor's own in a group.
     counters: usize,
-    /// The leaders' files, and what their groups count.
+    /// The leaders' files, and their groups' counts.
     groups: Mutex<HashMap<RawFd, (File, Vec<Attribute>)>>,
 }
 
@@ -57,7 +57,7 @@ impl Counting {
         count.copied().unwrap_or(Err(Errno::NOENT))
     }
 
-    /// Writes what reading the leader will give before and after the load.
+    /// Writes what the leader reads before and after the load.
     fn answer(&self, mut leader: &File, group: &[Attribute]) {
         let answer = |time: u64, counts: Vec<u64>| {
             let head = [counts.len() as u64, time, time];

@@ -7,7 +7,7 @@ use super::*;
 
 const GREETING: &str = r#"{"QMP": {"version": {}, "capabilities": []}}"#;
 
-/// Threads of this process for a monitor to tell of; they end with the value.
+/// Threads of this process for a monitor to report; they end with the value.
 struct Crew {
     tids: Vec<u32>,
     ends: Vec<(Sender<()>, JoinHandle<()>)>,
@@ -79,7 +79,7 @@ fn asked(process: ProcessId, answers: Script) -> Result<Answers, Unheard> {
         let inquiry = Inquiry {
             process,
             monitor: path,
-            // What is tested is not how fast this machine is.
+            // The test is not about this machine's speed.
             patience: Duration::from_secs(60),
         };
         let told = inquiry.run(&Root::new(Path::new("/")));
@@ -91,7 +91,7 @@ fn asked(process: ProcessId, answers: Script) -> Result<Answers, Unheard> {
     })
 }
 
-/// Serves until the other side has gone.
+/// Serves until the other side is gone.
 fn serve(stream: UnixStream, answers: Script, crew: &Crew) {
     use std::io::BufRead;
     let mut out = &stream;
@@ -136,7 +136,7 @@ fn a_monitor_is_asked_for_all_that_it_knows() {
 fn a_monitor_that_never_greets_is_given_up_after_the_inquirys_own_patience() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qmp");
-    // The kernel takes the connection; nobody else does.
+    // The kernel takes the connection; no process does.
     let _listener = UnixListener::bind(&path).unwrap();
     let inquiry = Inquiry {
         process: own(),
