@@ -1,4 +1,4 @@
-//! A TOML text, and where in it everything is.
+//! A TOML text, and the place of every key in it.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -40,15 +40,14 @@ impl<'t> Document<'t> {
 
     /// Reads the text into a type.
     ///
-    /// # Errors
-    /// [`FileError::Wrong`]: the text is not TOML, has a key that the type does not know, lacks one
-    /// that it needs, or a value of a wrong kind.
+    /// [`FileError::Wrong`]: the text is not TOML, has a key that the type does not know, lacks one that it needs, or
+    /// has a value of a wrong kind.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         let table = self.table()?;
         toml::from_str(self.text).map_err(|error| {
             let at = error.span().unwrap_or_default();
             let places = places(&table);
-            // What the file as a whole lacks is nowhere; a heading ends with a bracket after its key.
+            // A key that the whole file lacks has no place; a heading ends with a bracket after its key.
             let here = places.iter().filter(|(_, place)| {
                 !at.is_empty() && place.contains(&at.start) && at.end <= place.end + 1
             });
@@ -139,7 +138,7 @@ fn within(path: &str, value: &Spanned<DeValue<'_>>, found: &mut Places) {
     }
 }
 
-/// The bytes of a key and its value; of a table its heading, since its keys have places of their own.
+/// The bytes of a key and its value; of a table, only its heading, as its keys have their own places.
 fn place(key: Range<usize>, value: &Spanned<DeValue<'_>>) -> Range<usize> {
     match value.get_ref() {
         DeValue::Table(_) => key.start.min(value.span().start)..key.end,
@@ -155,8 +154,8 @@ pub fn joined(table: &str, key: &str) -> String {
     }
 }
 
-/// What serde says of an unknown key or word (`unknown field `a`, expected one of `b`, `c``), with
-/// the known one that is nearest; anything else as it is, on one line.
+/// serde's message about an unknown key or word (`unknown field `a`, expected one of `b`, `c``), with the nearest
+/// known one; any other message as it is, on one line.
 fn meant(message: &str) -> String {
     let message = message.trim().replace('\n', ", ");
     let Some((said, expected)) = message.split_once(", expected ") else {

@@ -63,7 +63,7 @@ pub enum FileError {
         /// What is wrong, in the order of the file.
         findings: Vec<Finding>,
     },
-    /// A `KEY=VALUE` of a command line is no setting.
+    /// A `KEY=VALUE` of a command line is not a setting.
     #[error("cannot set {text:?}: {why}")]
     Set {
         /// What was given.
@@ -138,7 +138,7 @@ pub fn shortened(text: &str) -> String {
     cut(text, 80)
 }
 
-/// The first line of a text, up to so many letters.
+/// The first line of a text, up to `most` letters.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default();

@@ -1,12 +1,11 @@
 //! Files that people write: machines, programs, events, scenarios, claims, configuration.
 //!
-//! All of them are read the same way. [`read`] takes a file up to a limit and says clearly what it
-//! is if it cannot be read. [`Document`] parses TOML and refuses what is wrong with the file, the
-//! line and the key: `my.toml:7: shape.noddes: unknown key; did you mean `nodes`?`. [`nearest`]
-//! finds what somebody meant who misspelled a name. [`setting`] defines settings once, beside what
-//! uses them.
+//! All of them are read the same way. [`read`] reads a file up to a limit, or says clearly why it
+//! cannot. [`Document`] parses TOML and names the file, the line and the key of a mistake:
+//! `my.toml:7: shape.noddes: unknown key; did you mean `nodes`?`. [`nearest`] finds the known names
+//! closest to a misspelled one. [`setting`] defines settings once, beside what uses them.
 //!
-//! [`merge`] puts tables on top of each other, and [`key_value`] reads those of a command line.
+//! [`merge`] puts one table on top of another, and [`key_value`] reads a setting of a command line.
 //!
 //! [`read`] alone touches the file system; everything else is a function of a text.
 

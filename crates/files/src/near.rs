@@ -1,11 +1,11 @@
-//! What somebody meant who wrote a word that is not known.
+//! The known words that are nearest to a misspelled one.
 
-/// Longer words are no misspelling of ours.
+/// The most letters of a word that is compared.
 const LONGEST: usize = 64;
 
-/// Those of `known` that are nearest to `written`, all of the same distance, in their order; none
-/// where none is near. A letter too many, too few, wrong, or two that changed places count as one
-/// each; upper and lower case, and `-` and `_`, count as the same. Near is at most a third of the
+/// The words of `known` that are nearest to `written`, all at the same distance, in their order;
+/// empty if none is near. Each missing, extra or wrong letter, or pair of swapped letters, adds 1
+/// to the distance; case, and `-` or `_`, make no difference. Near is at most a third of the
 /// letters, or one.
 pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let letters = written.chars().count();
@@ -34,7 +34,7 @@ pub fn did_you_mean<'k>(near: impl IntoIterator<Item = &'k str>) -> Option<Strin
     (!near.is_empty()).then(|| format!("did you mean {}?", or(&near)))
 }
 
-/// Without what people change without noticing.
+/// The word in lower case, with `_` for each `-`.
 fn plain(word: &str) -> String {
     word.to_lowercase().replace('-', "_")
 }

@@ -18,7 +18,7 @@ pub fn text(path: &Path, limit: u64) -> Result<String, FileError> {
     })
 }
 
-/// Whether whoever opens it waits for a writer: it is a named pipe, and not one that a shell hands over under `/dev`.
+/// Whether opening this path waits for a writer: it is a named pipe, but not one that a shell passes under `/dev`.
 pub fn is_named_pipe(path: &Path) -> bool {
     !path.starts_with("/dev") && fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }

@@ -33,12 +33,12 @@ pub use crate::document::joined;
 pub use look::{Read, of_tables, read, without_numbers};
 pub use value::{Kind, Value, Wrong, check};
 
-/// What is known of one setting.
+/// The definition of one setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Its name within its table.
     pub name: &'static str,
-    /// What it does: one sentence, and what else there is to know.
+    /// What it does: one sentence, then any details.
     pub what: &'static str,
     /// What it holds.
     pub kind: Kind,
@@ -48,7 +48,7 @@ pub struct Setting {
     pub unit: &'static str,
     /// Paper and section, or `chosen here`; empty where the text says it.
     pub source: &'static str,
-    /// What a figure may be. Figures are finite anyway.
+    /// The range of a figure; a figure is always finite.
     pub range: RangeInclusive<f64>,
     /// What follows the range in a message: why, or what to do instead.
     pub because: &'static str,
@@ -56,16 +56,16 @@ pub struct Setting {
     pub left_out: &'static str,
     /// A value to show, as TOML, where the default says little.
     pub example: &'static str,
-    /// The name that it had, which files may still use.
+    /// Its former name, which files may still use.
     pub was: &'static str,
-    /// Whether only a new start reads it again; otherwise a reload does.
+    /// Whether only a restart reads it again; otherwise a reload does.
     pub restart: bool,
     /// Whether no file may set it: the program fills it in.
     pub internal: bool,
 }
 
 impl Setting {
-    /// A setting of which nothing is known yet.
+    /// A definition in which no field is set.
     pub const BLANK: Self = Self {
         name: "",
         what: "",
@@ -98,7 +98,7 @@ impl Setting {
         }
     }
 
-    /// What its figure counts, with its range where that tells anything: `share, 0 to 1`.
+    /// Its unit, with its range if that ends at 1000 or less: `share, 0 to 1`.
     pub fn counts(&self) -> String {
         const TELLING: f64 = 1000.0;
         let (least, most) = (self.range.start(), self.range.end());
@@ -108,7 +108,7 @@ impl Setting {
         }
     }
 
-    /// The first sentence of what it does, without its full stop.
+    /// What it does, up to the first full stop, or else colon.
     pub fn in_short(&self) -> &'static str {
         let end = self.what.find(". ").or_else(|| self.what.find(": "));
         let short = end.map_or(self.what, |end| &self.what[..end]);
@@ -124,14 +124,14 @@ impl Setting {
 /// A table of settings.
 #[derive(Debug)]
 pub struct Section {
-    /// What they are about: one or two sentences.
+    /// What the settings are about: one or two sentences.
     pub about: &'static str,
     /// The settings, in the order of the definition.
     pub settings: Vec<Setting>,
 }
 
 impl Section {
-    /// Every table in and below this one, this one (named "") first.
+    /// This table (named "") first, then every table below it.
     pub fn tables(&'static self) -> Vec<Table> {
         let mut found = Vec::new();
         self.collect("", false, &mut found);
@@ -162,7 +162,7 @@ impl Section {
         self.tables().into_iter().flat_map(named).collect()
     }
 
-    /// The settings of this very table that hold values and that a file may set.
+    /// The settings of this table itself that hold values and that a file may set.
     pub fn values(&'static self) -> impl Iterator<Item = &'static Setting> {
         let all = self.settings.iter();
         all.filter(|setting| !setting.internal && setting.kind.section().is_none())

@@ -314,7 +314,7 @@ same programs and date give the same bytes.";
 fn cache_kib(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text, 0).map_err(|error| error.to_string())?;
     match bytes / 1024 {
-        // A last-level cache of a terabyte is a mistake.
+        // A last-level cache of more than a terabyte is a mistake.
         kib @ 1..=0x4000_0000 if bytes.is_multiple_of(1024) => Ok(kib),
         _ => Err("a cache has whole KiB, from 1KiB to 1048576MiB: 512KiB or 2MiB".to_owned()),
     }

@@ -12,10 +12,10 @@ const SWITCH: &str = "/sys/module/lab_pmu/parameters/gate";
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// Makes both.
+    /// Creates both.
     ///
     /// # Errors
-    /// The directory or the FIFO cannot be made.
+    /// The directory or the FIFO cannot be created.
     pub fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("numaherd-{}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -50,7 +50,7 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // The guest ends next; a model that stays on costs it time, no figure.
+        // The guest ends next; a model that stays on costs only time.
         let _ = fs::write(SWITCH, "0");
     }
 }

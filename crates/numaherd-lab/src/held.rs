@@ -59,10 +59,10 @@ impl Held {
         seen.with_context(|| format!("{name} was not ready after {} s", SETUP_LIMIT.as_secs()))
     }
 
-    /// Looks at it again and again until something is seen, for so long; `None` if nothing was.
+    /// Polls it with `look` for up to `limit`; `None` if `look` never found anything.
     ///
     /// # Errors
-    /// That of looking.
+    /// That of `look`.
     pub fn watch<T>(
         &mut self,
         limit: Duration,
@@ -107,7 +107,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Ok(None) = self.process.try_wait() {
-            // Ended in between: nothing to end.
+            // It may have ended in between.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
@@ -117,7 +117,7 @@ impl Drop for Held {
 /// Releases all programs that wait for the end of this FIFO: they read it once it is closed.
 ///
 /// # Errors
-/// It is not there.
+/// The FIFO does not exist.
 pub fn release(go: &Path) -> Result<()> {
     let opened = fs::OpenOptions::new().write(true).open(go);
     let released = opened.map(drop);

@@ -23,7 +23,7 @@ use numaherd::print;
 /// A preset or a machine file.
 ///
 /// # Errors
-/// There is none of that name, or the file is wrong.
+/// There is no machine of that name, or the file is wrong.
 pub fn machine(name: &str) -> Result<Machine> {
     Machine::find(name).or_exit(Exit::Usage)
 }
@@ -53,11 +53,11 @@ impl Guests {
         }
     }
 
-    /// Runs something in the guest, which is booted if need be; once more in a new guest if this one dies. After a
-    /// failure the next run has a new guest, too: it cannot know what state this one is in.
+    /// Runs something in the guest, which it boots if need be; once more in a new guest if this one dies. After a
+    /// failure, the next run has a new guest as well, because the state of this one is unknown.
     ///
     /// # Errors
-    /// As [`RunOptions::boot`]; that of the run.
+    /// As [`RunOptions::boot`]; the error of the run.
     pub fn run<T>(&mut self, bar: &ProgressBar, run: impl Fn(&Guest) -> Result<T>) -> Result<T> {
         let mut attempt = || {
             let guest = match self.running.take() {
@@ -83,7 +83,7 @@ impl Guests {
     }
 }
 
-/// Attempts something, and once more if a guest dies of it, which is said beside the bar.
+/// Attempts something, and once more if the guest dies, with a message beside the bar.
 ///
 /// # Errors
 /// That of the attempt.
@@ -99,7 +99,7 @@ pub fn once_more<T>(bar: &ProgressBar, mut attempt: impl FnMut() -> Result<T>) -
     }
 }
 
-/// Whether an error means that the guest itself has gone, whatever ran in it.
+/// Whether an error means that the guest itself has died, whatever ran in it.
 fn is_dead(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
@@ -116,14 +116,14 @@ pub fn error(error: Error) -> anyhow::Error {
         Error::Shape { .. } | Error::Hardware(_) | Error::Nul { .. } | Error::NotStarted(_) => {
             Exit::Usage
         }
-        // A plain failure; what died can still be told from it.
+        // A plain failure, which `is_dead` can still examine.
         _ => return error.into(),
     };
     ended(exit, error)
 }
 
-/// Runs a program in the guest, herded there if that is asked for; output and exit code come back, and
-/// the ledger while it runs.
+/// Runs a program in the guest, herded there if that is asked for. Passes on its output and exit code, and the ledger
+/// while it runs.
 ///
 /// # Errors
 /// As [`RunOptions::boot`]; there is no such program, it cannot be started, what is asked of the herd is wrong, or
@@ -173,8 +173,8 @@ pub fn is_here(program: &Path) -> bool {
     on_path(program).is_some()
 }
 
-/// Looks for a program as the guest will, which sees this machine's file system: what is not here need
-/// not be booted for.
+/// Looks for a program as the guest will, which sees this machine's file system: if it is missing here, there is no
+/// need to boot.
 ///
 /// # Errors
 /// There is none.
@@ -184,7 +184,7 @@ fn find(program: &Path) -> Result<()> {
 
 /// Why the guest could not run a program of this machine; `None` if it can.
 pub fn is_missing(program: &Path) -> Option<String> {
-    // These the guest has of its own.
+    // The guest has its own of these.
     let of_guest = ["/proc", "/sys", "/dev", "/run"];
     if of_guest.iter().any(|own| program.starts_with(own)) {
         return None;

@@ -1,6 +1,6 @@
-//! `numaherd advise -w CPUS[:MB]`: which nodes to start something on. It answers as `numad -w` does,
-//! so that libvirt's `placement='auto'` can ask it: the list of nodes and a line feed on standard
-//! output, nothing else there, and exit code 0. All else is said on standard error.
+//! `numaherd advise -w CPUS[:MB]`: which nodes to start a program on. It answers as `numad -w` does, so that
+//! libvirt's `placement='auto'` can ask it: standard output has only the list of nodes and a line feed, and the exit
+//! code is 0. All messages go to standard error.
 
 use anyhow::Result;
 use numaherd_policy::advise::{Amount, Room, advise as choose};
@@ -43,7 +43,7 @@ pub fn advise(options: &Advise) -> Result<()> {
     print::out(&format!("{}\n", advice.nodes))
 }
 
-/// What lacks, where something does.
+/// What is missing, if anything.
 fn lack_text(want: Wanted, lacks: Amount) -> Option<String> {
     let cpus = (lacks.cpus > 0).then(|| {
         let cpus = lacks.cpus as f64 / 100.0;

@@ -13,11 +13,11 @@ use crate::exit::coded;
 use crate::run::service;
 use crate::{print, privileges};
 
-/// Tells the host until a signal ends it, or once.
+/// Reports to the host once, or until a signal ends it.
 ///
 /// # Errors
-/// There is no port to the host, or it cannot be opened; the message says how to give the machine
-/// one. With `--once`, nobody listens.
+/// There is no port to the host, or it cannot be opened; the message says how to give the machine one. With `--once`,
+/// the host does not listen.
 pub fn agent(options: &Agent) -> Result<()> {
     let mut agent_options = AgentOptions::default();
     agent_options.root.clone_from(&options.root);

@@ -1,5 +1,5 @@
-//! `numaherd doctor`: what can and cannot be seen and done on a machine, how well it can be herded by
-//! that, how much there is to gain just now, and how the program is installed. Takes little more than half a second.
+//! `numaherd doctor`: what can and cannot be observed and done on a machine, how well it can be herded with that, how
+//! much could be gained now, and how the program is installed. Takes little more than half a second.
 
 mod installation;
 mod level;
@@ -27,8 +27,8 @@ use crate::cli::Doctor;
 use crate::exit::{Exit, OrExit};
 use crate::print::{self, Shown};
 
-/// The version of what `--json` prints: another one when something in it is taken away or means
-/// something else; what is added leaves it as it is.
+/// The version of the `--json` output. It changes when a part is removed or changes its meaning, but not when a part
+/// is added.
 const SCHEMA: u32 = 1;
 
 /// What `--json` prints.
@@ -59,9 +59,9 @@ struct Accuracy {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Looked {
-    /// As it was seen.
+    /// The losses that were observed.
     Seen(Losses),
-    /// Why it could not be looked at.
+    /// Why they could not be observed.
     NotSeen(String),
 }
 
@@ -70,19 +70,19 @@ enum Looked {
 struct PolicyCheck {
     name: &'static str,
     runs: bool,
-    /// Signals that it needs and that cannot be had.
+    /// Signals that it needs and that are not measured here.
     lacks: Vec<Signal>,
-    /// Signals that it would use, and does without.
+    /// Signals that it would use, but does without.
     without: Vec<Signal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
 
-/// For how long it looks at what the machine loses.
+/// How long it observes what the machine loses.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Looks and tells. Ends with [`Exit::Permission`] where no thread may be placed, so that a script
-/// can ask whether there is anything to do.
+/// Examines the machine and prints the report. Returns [`Exit::Permission`] where no thread may be placed, so that
+/// scripts can tell.
 ///
 /// # Errors
 /// The tree below the root is not that of a machine.
@@ -103,7 +103,7 @@ fn report(root: &Path, events: Option<&Path>) -> Result<DoctorReport> {
     let policies: Vec<_> = registry::for_live_machines()
         .map(|entry| PolicyCheck::of(entry, &machine))
         .collect();
-    // Those that look at nothing are baselines; the strongest stand last.
+    // Policies that need no signal are baselines; the strongest policies come last.
     let decides = |check: &&PolicyCheck| check.runs && !needs(check.name).is_empty();
     let policy = policies.iter().rev().find(decides).map(|check| check.name);
     let losses = match losses(root, topology, events) {
@@ -126,7 +126,7 @@ fn report(root: &Path, events: Option<&Path>) -> Result<DoctorReport> {
     })
 }
 
-/// What the machine loses in the next half second; or why that cannot be said.
+/// What the machine loses in the next half second, or why that is unknown.
 fn losses(root: &Path, topology: Topology, events: EventTable) -> Result<Losses> {
     ensure!(root == Path::new("/"), "nothing runs in a captured tree");
     let topology = Arc::new(topology);
@@ -245,17 +245,17 @@ fn accuracy_text(accuracy: &Accuracy) -> String {
     text + &entry(0, "", TOLD, &policy)
 }
 
-/// The column at which the first lines begin to say what they say.
+/// The column at which the text of the first lines begins.
 const TOLD: usize = 11;
 
-/// `  ok    ` and what was found, with what more there is to say of it below.
+/// The mark (`  ok    `) and what was found, with any details below it.
 fn found_text(mark: &str, found: &str, more: Option<&str>) -> String {
     let mut text = entry(2, mark, 8, found);
     text.extend(more.map(|more| entry(0, "", 10, more)));
     text
 }
 
-/// Signals of which the same is to be said.
+/// Signals that are in the same state.
 fn signals_text(reports: &[SignalReport]) -> String {
     let [SignalReport { signal, state }, ..] = reports else {
         return String::new();

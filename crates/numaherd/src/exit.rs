@@ -81,7 +81,7 @@ macro_rules! ended {
 }
 pub use crate::ended;
 
-/// An error whose kind says with which code the program ends.
+/// An error whose kind determines the exit code.
 pub trait Coded: fmt::Display {
     /// The code.
     fn exit(&self) -> Exit;
@@ -114,7 +114,7 @@ impl Coded for HostError {
     }
 }
 
-/// The error with its own exit code.
+/// The error with the exit code of its kind.
 pub fn coded(error: impl Coded) -> anyhow::Error {
     ended(error.exit(), error)
 }
@@ -139,7 +139,7 @@ pub fn of(error: &anyhow::Error) -> Option<Exit> {
     error.downcast_ref::<Ended>().map(|ended| ended.exit)
 }
 
-/// Ends a program: says what is wrong, if anything is.
+/// A program's exit code; prints the error, if there is one.
 pub fn end(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         print::say(format!("{error:#}"));

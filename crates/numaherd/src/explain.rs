@@ -1,5 +1,5 @@
-//! `numaherd explain`: what was seen, decided and done, from a ledger; of a run that goes on, from what
-//! there is of it now.
+//! `numaherd explain`: what a run observed, decided and did, from its ledger; of a run that still goes on, from what
+//! is there by now.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ use crate::print::{self, called, quoted};
 /// The ledger of a service whose configuration names none.
 const USUAL_LEDGER: &str = "/var/lib/numaherd/ledger.zst";
 
-/// Prints what a ledger tells. Of a damaged one, what is whole, and where the damage is.
+/// Explains a ledger. Of a damaged one, it explains the intact part and says where the damage is.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, is no ledger or that of a later program, or does not hold the
-/// process, thread or decision that was asked for; the message says which there are.
+/// The file cannot be read, is damaged, is not a ledger, comes from a later program, or does not hold the process,
+/// thread or decision that was asked for; the message says which there are.
 pub fn explain(options: &Explain) -> Result<()> {
     let (path, is_named) = match &options.ledger {
         Some(path) => (path.clone(), true),
@@ -59,7 +59,7 @@ pub fn explain(options: &Explain) -> Result<()> {
     read.damage.map_or(Ok(()), |damage| Err(coded(damage)))
 }
 
-/// Prints what the batch job lost that a ledger is of.
+/// Prints what the batch job of a ledger lost.
 fn job(path: &Path, name: &str, options: &Explain) -> Result<()> {
     let begin = |header: &Header| job::Reading::new(name, header);
     let read = ledger::read(path, begin, job::Reading::line).map_err(coded)?;
@@ -84,7 +84,7 @@ fn choice(options: &Explain) -> Choice {
     }
 }
 
-/// The ledger that a service writes: the one that the configuration names.
+/// The ledger that the configuration names, or else that of a service by default.
 fn usual_ledger() -> Result<PathBuf> {
     let configured = Effective::of_file(None)?.config.ledger;
     Ok(configured.unwrap_or_else(|| PathBuf::from(USUAL_LEDGER)))

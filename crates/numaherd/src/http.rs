@@ -1,6 +1,6 @@
 //! Reads something over HTTP: one GET, bounded in time and in size.
 //!
-//! Plain `http://` alone: there is no TLS in the program. What is behind TLS is read through a tunnel or a proxy.
+//! Only plain `http://`: the program has no TLS. A server behind TLS is read through a tunnel or a proxy.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ pub struct Address {
     pub path: String,
 }
 
-/// What a server may take.
+/// The limits of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The time for everything, from the name's look-up to the answer's end.
@@ -36,12 +36,12 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// An answer that came in whole.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Its status.
     pub status: StatusCode,
-    /// What follows the head.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Address {
     /// Reads `http://HOST[:PORT][/PATH]`.
     ///
     /// # Errors
-    /// It is no such address.
+    /// The text is not such an address.
     pub fn parse(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("http://");
         let rest = rest.with_context(|| format!("{url:?} is no http:// address"))?;
@@ -69,7 +69,7 @@ impl Address {
         })
     }
 
-    /// Reads what is at `path` there.
+    /// Reads `path` from this server.
     ///
     /// # Errors
     /// It cannot be read: the message says which address, and why.
@@ -83,7 +83,7 @@ impl Address {
         let runtime = runtime.enable_all().build()?;
         let exchange = async { timeout(limits.time, self.exchange(path, limits.bytes)).await };
         let exchanged = runtime.block_on(exchange);
-        // A name that is still looked up is not waited for.
+        // Does not wait for a pending name look-up.
         runtime.shutdown_background();
         exchanged.unwrap_or_else(|_| bail!("no answer within {} s", limits.time.as_secs()))
     }
@@ -110,7 +110,7 @@ impl Address {
     }
 }
 
-/// A body up to its end, of so many bytes at most.
+/// Reads a body to its end, if it has at most `most` bytes.
 async fn whole(mut body: Incoming, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -131,7 +131,7 @@ fn not_http(error: hyper::Error) -> anyhow::Error {
     }
 }
 
-/// A text as a part of a query: all but letters, digits and `-._~` as bytes in hexadecimal (RFC 3986, 2.1).
+/// Encodes a text for a query: all but letters, digits and `-._~` as bytes in hexadecimal (RFC 3986, 2.1).
 pub fn encoded(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -154,7 +154,7 @@ mod tests {
         bytes: 1 << 20,
     };
 
-    /// What is read of a server that answers each request with this, and then closes.
+    /// Reads from a server that answers each request with this, and then closes.
     fn read(answer: &'static [u8]) -> Result<Answer> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());

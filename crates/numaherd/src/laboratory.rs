@@ -38,8 +38,8 @@ pub const COMMANDS: [(&str, &str); 5] = [
     ("trace", "Record, inspect and replay memory accesses"),
 ];
 
-/// A further command of the laboratory, which only packages use, so that no help lists it: it writes the manual
-/// pages and completions of both programs.
+/// A further command of the laboratory, which writes the manual pages and completions of both programs. Only packages
+/// use it, so no help lists it.
 const MANUAL: &str = "manual";
 
 /// What a command of the laboratory does; nothing for any other.

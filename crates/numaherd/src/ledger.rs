@@ -1,4 +1,4 @@
-//! Ledgers, as this program begins them, and as it reads whole runs.
+//! Creates ledgers, and reads ledgers of whole runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::exit::coded;
 /// What ledgers call this program.
 pub const PROGRAM: &str = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
 
-/// The time in ms since 1970; nothing where the clock is before that.
+/// The time in ms since 1970; `None` if the clock is before that.
 pub fn now_ms() -> Option<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(now.as_millis()).ok()
@@ -22,14 +22,14 @@ pub fn now_ms() -> Option<u64> {
 /// A new ledger; when it takes more bytes than `largest` on disk, its older half is deleted.
 ///
 /// # Errors
-/// It cannot be created, or something else is there.
+/// It cannot be created, or another kind of file is there.
 pub fn create(path: &Path, largest: u64) -> Result<Writer> {
     Writer::create(path, PROGRAM, now_ms(), largest).map_err(coded)
 }
 
 /// A run that was read up to its end, or to its damage.
 pub struct Read<R> {
-    /// What was made of it.
+    /// What `take` has made of the lines.
     pub reading: R,
     /// How many records of unknown kind were passed over.
     pub skipped: u64,
@@ -37,7 +37,7 @@ pub struct Read<R> {
     pub damage: Option<HerdError>,
 }
 
-/// Reads a run, which may be going on: a last line that is not whole yet is left alone.
+/// Reads a run, which may still be going on: an incomplete last line is ignored.
 ///
 /// # Errors
 /// As [`Reader::open`].

@@ -1,8 +1,8 @@
 //! numaherd: decides which core every thread runs on and which memory node every page lives on.
 //!
 //! This crate is the command line: it turns arguments into values, calls the crates that do the
-//! work, and prints what they give. Exit codes are in `exit.rs`. The laboratory (`numaherd-lab`)
-//! shares what is public here.
+//! work, and prints their results. Exit codes are in `exit.rs`. The laboratory (`numaherd-lab`)
+//! uses what is public here.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     exit::end(done)
 }
 
-/// A mutex's value. A panic while it was held has left nothing half done that matters.
+/// Locks a mutex, even after a panic of its holder, which leaves no value half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! Started under the name `numad`, the program gives numad's own answers, so that libvirt's `placement='auto'`
-//! and scripts that call numad go on working: `-w` prints nodes and exits with 0, `-V` with 0, `-h` and every
-//! mistake with 1. There is no daemon of numad's to start, change or end: that is said.
+//! Under the name `numad`, the program answers as numad does, so that libvirt's `placement='auto'` and scripts that
+//! call numad keep working: `-w` prints nodes and exits with 0, as does `-V`; `-h` and every mistake exit with 1.
+//! Asked to start, change or end numad's daemon, it says that there is none.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn is_called(mut arguments: impl Iterator<Item = OsString>) -> bool {
 /// Answers as numad does.
 ///
 /// # Errors
-/// What is asked is the daemon's, or cannot be read, or the machine cannot be.
+/// The request is for numad's daemon or cannot be read, or the machine cannot be read.
 pub fn answer(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let asked = AsNumad::read(arguments).map_err(|error| {
         ended(

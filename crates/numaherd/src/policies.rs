@@ -1,4 +1,4 @@
-//! `numaherd policies`: what there is to choose from, and what one does by which rules.
+//! `numaherd policies`: lists the policies, or describes one with its rules.
 
 use anyhow::Result;
 use itertools::Itertools as _;
@@ -21,7 +21,7 @@ struct Description {
     placement: &'static str,
     paging: &'static str,
     needs: Vec<String>,
-    /// What it uses where it can be had.
+    /// Signals that it uses where they are measured.
     also: Vec<String>,
     rules: Vec<RuleDescription>,
 }

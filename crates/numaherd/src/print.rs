@@ -38,7 +38,7 @@ pub fn shown(json: bool, value: &impl Serialize, text: impl FnOnce() -> Shown) -
     out(&text)
 }
 
-/// Prints text. A reader that has gone (`| head`) wants no more, which is no error.
+/// Prints text. It is not an error if the reader has gone (`| head`).
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -61,19 +61,18 @@ pub fn file(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Says something beside the output, on standard error, as this program.
+/// Prints a message of this program on standard error.
 pub fn say(message: impl fmt::Display) {
     aside(&format!("numaherd: {message}\n"));
 }
 
-/// Prints text beside the output, on standard error. Nobody need be there to read it: a terminal that
-/// has gone or a disk that is full is no error.
+/// Prints text on standard error. A terminal that has gone or a disk that is full is not an error.
 pub fn aside(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// `numaherd` as it was called, so that a command in a message can be typed as it stands. The
-/// laboratory, called by itself, gives the `numaherd` of its own folder.
+/// The name by which `numaherd` was called, so that a command in a message can be typed as it stands. A laboratory
+/// that was called by itself gives the `numaherd` of its own folder.
 pub fn called() -> String {
     let name = std::env::args_os()
         .next()
@@ -85,7 +84,7 @@ pub fn called() -> String {
     quoted(&path)
 }
 
-/// A path as a shell takes it.
+/// A path, quoted for a shell.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);

@@ -1,9 +1,10 @@
 //! Priorities of this program's threads.
 //!
-//! Problem: where all CPUs are busy, a thread waits for one as long as it runs, and a decision is worth less the later
-//! it comes. Rule: the loop, and what it starts, has three times the weight of another program; it uses a small share of
-//! one CPU. With much more, the kernel would take its CPU for an overloaded one, and move other threads away from it
-//! and from their memory. What serves and records for others stands back. Where the kernel does not permit it, a thread goes on as it is.
+//! Problem: where all CPUs are busy, a thread waits for a CPU as long as it runs, and a late decision is worth less.
+//! Rule: the loop, and what it starts, has three times the weight of another program; it uses a small share of one
+//! CPU. With much more weight, the kernel would consider its CPU overloaded, and move other threads away from it and
+//! from their memory. Threads that serve and record have less weight than others. Where the kernel does not permit a
+//! change, a thread keeps its weight.
 
 /// Nice value of the loop (chosen here): its weight is 3121, that of other programs 1024, and of -20 it is 88,761
 /// (`sched_prio_to_weight`, kernel/sched/core.c).
@@ -16,7 +17,7 @@ pub fn raise() {
     set(LOOP);
 }
 
-/// Lets this thread stand back.
+/// Lowers this thread's weight below others'.
 pub fn lower() {
     set(OTHERS);
 }

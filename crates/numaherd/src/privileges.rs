@@ -1,14 +1,13 @@
-//! Privileges: what a program that stays gives up once it has started.
+//! Privileges: what a long-running program gives up once it has started.
 //!
-//! Problem: `run`, `serve` and `agent` may be started by root and run for months; most of what root may do
-//! they never do. Rule: each thread keeps the capabilities that its work needs ([`PLACING`], [`SERVING`],
-//! [`LOOKING`]), of those that it has, and no way to get more: nothing is inheritable or ambient, the
-//! bounding set is empty where the kernel lets it be emptied (`CAP_SETPCAP`, which the service does not
-//! have), and no program that it would start gains any (`no_new_privs`).
+//! Problem: root may start `run`, `serve` and `agent`, which then run for months and never do most of what root may.
+//! Rule: each thread keeps only those of its capabilities that its work needs ([`PLACING`], [`SERVING`],
+//! [`LOOKING`]), and cannot get more: nothing is inheritable or ambient, the bounding set is empty where the kernel
+//! permits that (with `CAP_SETPCAP`, which the service does not have), and no program that it starts gains any
+//! (`no_new_privs`).
 //!
-//! Capabilities belong to a thread, and the threads that it starts inherit them: so each thread gives up
-//! its own before it starts others. The program that `run -- CMD` starts is there by then, with all that
-//! its user has.
+//! A thread's capabilities are inherited by the threads that it starts, so it gives up its own before it starts any.
+//! The program of `run -- CMD` has been started by then, and keeps all that its user has.
 
 use rustix::io::{self, Errno};
 use rustix::thread::{
@@ -35,7 +34,7 @@ pub const PLACING: CapabilitySet = CapabilitySet::SYS_NICE
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::DAC_OVERRIDE);
 
-/// What ending the program of `run -- CMD` needs beside that, should it have become another user's.
+/// What ending the program of `run -- CMD` also needs, in case it now runs as another user.
 pub const ENDING: CapabilitySet = CapabilitySet::KILL;
 
 /// What serving sockets needs: configurations of other users, which `ctl reload` reads, and sockets in
@@ -45,8 +44,8 @@ pub const SERVING: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 /// What looking at the threads of all users needs where /proc hides them (`hidepid`).
 pub const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE;
 
-/// Gives up all privileges of this thread but these, for good. Where the kernel or a filter of system calls
-/// refuses that, it is said, and the thread goes on with what it has.
+/// Gives up all capabilities of this thread but these, for good. If the kernel or a filter of system calls refuses, a
+/// message says so, and the thread keeps what it has.
 pub fn keep(kept: CapabilitySet) {
     if let Err(error) = try_keep(kept) {
         print::say(format!(
@@ -74,7 +73,7 @@ fn try_keep(kept: CapabilitySet) -> io::Result<()> {
     }
 }
 
-/// Takes every capability that the kernel knows from the bounding set. It knows them without gaps.
+/// Takes every capability that the kernel knows from the bounding set. Their numbers have no gaps.
 fn empty_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {

@@ -1,5 +1,5 @@
-//! `numaherd record`: watches a machine, decides nothing, and writes down all that policies could later be
-//! asked about with `numaherd replay`.
+//! `numaherd record`: observes a machine without deciding anything, and records all that `numaherd replay` needs to
+//! ask policies later.
 //!
 //! It is a dry run of `linux` that attends to signals which `linux` does not need: a world measures only what
 //! a policy needs, and the policies of later replays are not known yet. Every interval is recorded, whatever the
@@ -29,7 +29,7 @@ use crate::{doctor, lock, print};
 /// The machine that is recorded.
 const ROOT: &str = "/";
 
-/// Watches and records until told to stop, and says what the recording can be replayed with.
+/// Observes and records until told to stop, and says what the recording can be replayed with.
 ///
 /// # Errors
 /// As `numaherd run`; a policy that is named is unknown, or needs a signal that this machine does not
@@ -84,8 +84,8 @@ fn as_run(options: &cli::Record) -> Run {
     }
 }
 
-/// The signals to measure: those that placements of these policies use, or all that there are. Single
-/// accesses are not among them: no ledger holds them.
+/// The signals to measure: those that placements of these policies use, or all that are measured. Single accesses are
+/// not among them: no ledger holds them.
 fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>> {
     let measured = signals.iter().filter(|report| report.is_measured());
     let measured = measured.map(|report| report.signal);
@@ -111,7 +111,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
     Ok(attended)
 }
 
-/// What each policy decides on.
+/// The signals that each policy decides on.
 fn wants() -> Vec<Wants> {
     let usual = numaherd_policy::Settings::default();
     let entries = registry::for_live_machines();
@@ -119,7 +119,7 @@ fn wants() -> Vec<Wants> {
     built.map(|policy| Wants::of(&policy)).collect()
 }
 
-/// The policy that watches: `linux`, but that the world measures more for it.
+/// The policy that observes: `linux`, for which the world measures more.
 fn watching(attended: Vec<Signal>) -> Result<Policy> {
     let linux = registry::build("linux", &numaherd_policy::Settings::default())?;
     Ok(Policy {

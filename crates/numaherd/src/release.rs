@@ -1,4 +1,4 @@
-//! `numaherd release`: gives threads the affinities back that they had before a run was killed.
+//! `numaherd release`: restores the affinities that threads had before a run was killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,7 @@ use crate::config::Effective;
 use crate::exit::{Exit, coded, ended};
 use crate::print::{self, Shown};
 
-/// Where the journal is when nobody says otherwise: `/run/numaherd` for root, else the user's own
-/// runtime directory.
+/// The default journal: below `XDG_RUNTIME_DIR`, or below `/run` for root and where that is not set.
 pub fn usual_journal() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
     let base = own.map_or_else(|| PathBuf::from("/run"), PathBuf::from);
@@ -74,10 +73,10 @@ impl From<Restored> for Report {
     }
 }
 
-/// Gives back what the journal says is owed.
+/// Restores what the journal says is owed, and takes back leftover hints and threads of DAMON.
 ///
 /// # Errors
-/// Another numaherd is at work, the journal cannot be read, or a thread could not be given back.
+/// Another numaherd is at work, the journal cannot be read, or something could not be restored.
 pub fn release(options: &Release) -> Result<()> {
     let path = options.journal.clone().unwrap_or_else(configured_journal);
     let mut report = Report::from(restore(&path)?);
@@ -119,7 +118,7 @@ fn configured_journal() -> PathBuf {
     configured.config.journal.unwrap_or_else(usual_journal)
 }
 
-/// Takes back hints that a killed run has left to a scheduler that goes on.
+/// Takes back hints that a killed run left to a scheduler that still runs.
 fn take_back_hints() -> Result<u64> {
     let root = Path::new("/");
     numaherd_host::take_back(root, &sysfs::read(root)?).map_err(coded)
@@ -130,7 +129,7 @@ fn restore(path: &Path) -> Result<Restored> {
     journal::restore(path, &boot_id()?, &owner, &mut Threads::new(Path::new("/"))).map_err(coded)
 }
 
-/// Gives back what an earlier run left in a journal that has been opened; what is to be said of it.
+/// Restores what an earlier run left in this open journal; returns messages about that.
 pub fn give_back(journal: &mut Journal) -> Vec<String> {
     let report = Report::from(journal.restore(&mut Threads::new(Path::new("/"))));
     let mut messages = report.messages;
@@ -148,7 +147,7 @@ pub fn give_back(journal: &mut Journal) -> Vec<String> {
     messages
 }
 
-/// What tells this boot from others.
+/// The identifier of this boot.
 ///
 /// # Errors
 /// The kernel's file for it cannot be read.
@@ -158,7 +157,7 @@ pub fn boot_id() -> Result<String> {
     Ok(id.trim().to_owned())
 }
 
-/// How many of the threads that were restored are heirs, where there are some.
+/// How many of the restored threads are heirs, if any are.
 fn of_these(heirs: u64) -> String {
     match heirs {
         0 => String::new(),

@@ -21,10 +21,10 @@ use crate::{ledger, print};
 /// Writes the page, whole or not at all. Ledgers are read line by line, several at once.
 ///
 /// # Errors
-/// A file cannot be read, is damaged, is no ledger or that of a later program; the page cannot be written, or
-/// would be written over a ledger that it is drawn from. As [`fleet::report`], where that is asked for.
+/// A ledger cannot be read, is damaged, is not a ledger or comes from a later program; the page cannot be written, or
+/// would overwrite a ledger that it is drawn from. As [`fleet::report`] for a fleet.
 pub fn report(options: &Report) -> Result<()> {
-    // The command line asks for it unless it asks for a fleet.
+    // The command line requires a page unless it asks for a fleet.
     let output = match &options.output {
         Some(output) if !options.fleet && options.prometheus.is_none() => output,
         _ => return fleet::report(options),
@@ -59,7 +59,7 @@ fn save(output: &Path, page: &str) -> Result<()> {
         .with_context(|| format!("cannot write the page {}", output.display()))
 }
 
-/// What people are shown ledgers by: their files' names, or their whole paths where names are alike.
+/// The names by which ledgers are shown: their files' names, or whole paths if names repeat.
 fn names(ledgers: &[PathBuf]) -> Vec<String> {
     let mut names: Vec<&OsStr> = ledgers.iter().filter_map(|path| path.file_name()).collect();
     names.sort_unstable();
@@ -72,7 +72,7 @@ fn names(ledgers: &[PathBuf]) -> Vec<String> {
     ledgers.iter().map(shown).collect()
 }
 
-/// Reads each of these, as many at a time as there are CPUs; what comes of them is in their order.
+/// Reads each of these, as many at a time as there are CPUs; the results are in their order.
 fn read_all<T: Sync, R: Send>(all: &[T], read: impl Fn(&T) -> R + Sync) -> impl Iterator<Item = R> {
     let at_once = thread::available_parallelism().map_or(1, NonZero::get);
     all.chunks(at_once).flat_map(move |part| {
@@ -94,7 +94,7 @@ fn read(path: &Path, name: &str) -> Result<Run> {
     Ok(read.reading.finish(read.skipped, read.damage.as_ref()))
 }
 
-/// The ledgers but those that are the `earlier` part of another: they are read with it.
+/// The ledgers without the `earlier` parts of others, which are read with those.
 fn runs(ledgers: &[PathBuf], earlier: &[PathBuf]) -> Vec<PathBuf> {
     let file = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     let earlier: Vec<PathBuf> = earlier.iter().map(file).collect();
@@ -121,13 +121,13 @@ fn spare_ledgers(output: &Path, ledgers: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// Writes a file whole: under another name first, which is renamed once all is on disk. What is there
-/// and is no regular file (a device, a pipe) is written into instead.
+/// Writes a file atomically: under another name, which is renamed once all is on disk. If `path` exists and is not a
+/// regular file (a device, a pipe), writes into it instead.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return OpenOptions::new().write(true).open(path)?.write_all(bytes);
     }
-    // A link stays one, and what it leads to is replaced.
+    // A link stays a link; its target is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path
         .file_name()

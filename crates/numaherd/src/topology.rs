@@ -13,7 +13,7 @@ use crate::print::{self, Shown};
 /// Where this machine's /sys and /proc are.
 const THIS_MACHINE: &str = "/";
 
-/// Columns to draw in where there is no terminal.
+/// The width of a drawing where there is no terminal.
 const USUAL_COLUMNS: usize = 100;
 
 /// Prints a machine, or the list of presets.

@@ -1,7 +1,7 @@
-//! An interval of a mean that holds however often one looks at it: whoever watches figures arrive and stops
-//! when the interval suits them is still wrong in at most 5 of 100 experiments. A Student's interval
-//! ([`crate::statistics::Mean`]) is wrong far more often then: it holds for a number of figures that was fixed
-//! before.
+//! An interval of a mean that holds however often one looks at it: an experimenter who watches figures arrive and
+//! stops when the interval suits is still wrong in at most 5 of 100 experiments. A Student's interval
+//! ([`crate::statistics::Mean`]) holds for a number of figures that is fixed beforehand, and is wrong far more often
+//! here.
 //!
 //! After n figures with mean m and sample deviation s, t = √n (m - µ) / s, ν = n - 1. The Bayes factor of "the mean is
 //! some number of deviations away from µ, that number being normal with variance g" against "the mean is µ",
@@ -39,10 +39,10 @@ pub struct AnyTime {
 }
 
 impl AnyTime {
-    /// Intervals that are narrowest after so many figures (at least 2), and hold after any number.
+    /// Intervals that are narrowest after `count` figures (at least 2), and hold after any number.
     pub fn planned(count: usize) -> Self {
         let count = count.max(2);
-        // By a fifth from 1 to 10^9, over n: the minimum is flat.
+        // In steps of a fifth from 1/n to 10^9/n: the minimum is flat.
         let variances = (0..114).map(|step| 1.2f64.powi(step) / count as f64);
         let width = |variance: f64| Self { variance }.width(count).unwrap_or(f64::INFINITY);
         let narrowest = variances.min_by(|&a, &b| width(a).total_cmp(&width(b)));
@@ -51,7 +51,7 @@ impl AnyTime {
         }
     }
 
-    /// Half of the 95 % interval, in deviations; `None` where so few figures exclude nothing.
+    /// Half of the 95 % interval, in deviations; `None` where `count` figures exclude no mean.
     fn width(self, count: usize) -> Option<f64> {
         let n = count as f64;
         let spread = 1.0 + n * self.variance;
@@ -62,8 +62,8 @@ impl AnyTime {
         Some((square * (n - 1.0) / n).sqrt())
     }
 
-    /// The mean of these figures with half of its interval, which is `None` where there are too few of them;
-    /// `None` where there are none.
+    /// The mean of these figures with half of its interval (`None` for too few figures); `None` if there are no
+    /// figures.
     pub fn mean(self, figures: &[f64]) -> Option<Mean> {
         let count = figures.len();
         let mean = Some(mean(figures.iter().copied())).filter(|mean| mean.is_finite())?;
@@ -72,8 +72,8 @@ impl AnyTime {
         Some(Mean { count, mean, half })
     }
 
-    /// How many figures with this deviation are needed for their interval to exclude 0, in four experiments of five,
-    /// where their mean is `effect`. `None`: more than anybody could wait for.
+    /// How many figures with this deviation and a mean of `effect` are needed for their interval to exclude 0, in
+    /// four experiments of five; `None` if more than 2^24.
     pub fn to_see(effect: f64, deviation: f64) -> Option<usize> {
         let is_enough = |count: usize| {
             let width = Self::planned(count).width(count).unwrap_or(f64::INFINITY);

@@ -4,13 +4,13 @@ use thiserror::Error;
 
 use crate::count::{Count, noun};
 
-/// Why a text is no size in bytes.
+/// Why a text is not a size in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotASize {
     /// There are no digits in front of the unit.
     #[error("no number: use for example 64MiB, 64m or 4096")]
     NoNumber,
-    /// The digits and points in front of the unit are no number.
+    /// The digits and points in front of the unit are not a number.
     #[error("{0:?} is not a number")]
     NotANumber(String),
     /// No such unit.
@@ -21,7 +21,7 @@ pub enum NotASize {
     TooLarge,
 }
 
-/// Bytes of a unit, whatever its case: `k` and `kib` are powers of 1024, `kb` powers of 1000.
+/// Bytes of a unit, in upper or lower case: `k` and `kib` are powers of 1024, `kb` powers of 1000.
 pub fn unit_bytes(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_lowercase();
     let (prefix, base): (&str, u64) = match unit.strip_suffix("ib") {
@@ -44,10 +44,10 @@ pub fn unit_bytes(unit: &str) -> Option<u64> {
     base.checked_pow(power)
 }
 
-/// Reads a size. `bare` is the number of bytes that a number without a unit counts.
+/// Reads a size, in bytes. A number without a unit counts units of `bare` bytes.
 ///
 /// # Errors
-/// The text is no size, or more than 64 bits hold.
+/// The text is not a size, or the size does not fit 64 bits.
 pub fn parse_bytes(text: &str, bare: u64) -> Result<u64, NotASize> {
     let text = text.trim();
     let digits = text
@@ -75,8 +75,7 @@ pub fn parse_bytes(text: &str, bare: u64) -> Result<u64, NotASize> {
     bytes.ok_or(NotASize::TooLarge)
 }
 
-/// A size in the largest binary unit that it fills, to a tenth, cut off: `700 bytes`, `32 KiB`,
-/// `1.5 GiB`.
+/// A size in the largest binary unit that it fills, truncated to a tenth: `700 bytes`, `32 KiB`, `1.5 GiB`.
 pub fn bytes(size: impl Count) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let bytes = size.number();

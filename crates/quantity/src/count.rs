@@ -39,7 +39,7 @@ pub fn count(number: impl Count) -> String {
     text
 }
 
-/// A noun for so many things, whose plural takes an s or es: `node`, `nodes`, `processes`.
+/// A noun in the singular for 1 thing, else in the plural with s or es: `node`, `nodes`, `processes`.
 pub fn noun(number: impl Count, noun: &str) -> String {
     match number.number() {
         1 => noun.to_owned(),
@@ -53,8 +53,8 @@ pub fn counted(number: impl Count, one: &str) -> String {
     format!("{} {}", count(number), noun(number, one))
 }
 
-/// A share of 0 to 1 as a percentage: `45.1 %`. What is not quite nothing or all is not shown as
-/// such: `under 0.1 %`, `over 99.9 %`.
+/// A share of 0 to 1 as a percentage: `45.1 %`. A share just above 0 or just below 1 is not rounded to it:
+/// `under 0.1 %`, `over 99.9 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -73,7 +73,7 @@ pub fn whole_percent(share: f64) -> String {
     }
 }
 
-/// One decimal where that says something: `4`, `4.5`, `45.1`, `451`.
+/// A number, to a tenth below 100: `4`, `4.5`, `45.1`, `451`.
 pub fn short(number: f64) -> String {
     let text = if number.abs() < 100.0 {
         format!("{number:.1}")
@@ -92,7 +92,7 @@ pub fn short_count(number: f64) -> String {
     }
 }
 
-/// A number in the unit that leaves it below 1000, with a decimal where it is below 100.
+/// A number in the unit that leaves it below 1000, with a decimal if it is below 100 and has a unit.
 pub(crate) fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while number >= 1000.0 && unit + 1 < units.len() {

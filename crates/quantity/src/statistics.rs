@@ -1,10 +1,10 @@
 //! Statistics of a few figures, for instance those of several runs: mean, deviation, confidence interval,
 //! quantile.
 //!
-//! The 95 % confidence interval of a mean is Student's. Over n figures with mean m and standard deviation s
-//! (of n - 1 degrees of freedom) it is m ± t · s / √n, t being the 0.975 quantile of Student's
-//! distribution: where the mean of all figures like these lies in 95 of 100 such samples, if they spread
-//! about it normally. One figure says nothing of how figures spread, and has no interval.
+//! The 95 % confidence interval of a mean is Student's. Over n figures with mean m and standard deviation s (of n - 1
+//! degrees of freedom) it is m ± t · s / √n, where t is the 0.975 quantile of Student's distribution. It contains the
+//! mean of a normal population in 95 of 100 such samples. A single figure says nothing about the spread, and has no
+//! interval.
 
 use std::borrow::Borrow;
 
@@ -29,7 +29,7 @@ pub fn deviation(figures: &[f64]) -> Option<f64> {
     Some((squares / freedom as f64).sqrt())
 }
 
-/// The figure that a share of them does not exceed; the nearest of them. `None` for an empty sample.
+/// The figure at this share (0 to 1) of the sorted figures, which it reorders. `None` for an empty sample.
 pub fn quantile(figures: &mut [f64], share: f64) -> Option<f64> {
     let last = figures.len().checked_sub(1)?;
     let at = (last as f64 * share).round() as usize;
@@ -44,12 +44,12 @@ pub struct Mean {
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// Half of the 95 % confidence interval; `None` of a single figure.
+    /// Half of the 95 % confidence interval; `None` for too few figures.
     pub half: Option<f64>,
 }
 
 impl Mean {
-    /// Of these figures; `None` where there are none, or their sum is beyond all numbers.
+    /// The mean of these figures; `None` if there are none, or if their sum is not finite.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let count = figures.len();
         let mean = Some(mean(figures)).filter(|mean| mean.is_finite())?;

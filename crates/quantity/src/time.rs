@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::short;
 
-/// Why a text is no length of time.
+/// Why a text is not a length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotATime {
     /// No number in front of the unit.
@@ -22,7 +22,7 @@ pub enum NotATime {
     OutOfRange,
 }
 
-/// Whole nanoseconds of a time, at most what there is room for.
+/// The whole nanoseconds of a time, at most [`u64::MAX`].
 pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -75,8 +75,8 @@ pub fn ago(ns: u64) -> String {
     }
 }
 
-/// A point in time, in seconds since the world began: `12.3 s`; to 10 ms, the paging's cadence, where
-/// that is needed: `4.01 s`.
+/// A point in time, in seconds since the world began: `12.3 s`, or `4.01 s` where a tenth is too coarse (the cadence
+/// of paging is 10 ms).
 pub fn moment(ns: u64) -> String {
     let hundredths = (ns / 5_000_000).div_ceil(2);
     let (seconds, rest) = (hundredths / 100, hundredths % 100);
@@ -87,15 +87,15 @@ pub fn moment(ns: u64) -> String {
     }
 }
 
-/// A date and time of day, from milliseconds since 1970: `2026-01-31 08:00:00 UTC`. What is after
-/// the year 9999 is shown as its last second.
+/// A date and time of day, from milliseconds since 1970: `2026-01-31 08:00:00 UTC`. A date after the year 9999 is
+/// shown as its last second.
 pub fn date(unix_ms: u64) -> String {
     let known = Duration::from_millis(unix_ms).min(LAST_SECOND);
     let date = format_rfc3339_seconds(SystemTime::UNIX_EPOCH + known);
     date.to_string().replace('T', " ").replace('Z', " UTC")
 }
 
-/// The last second that has a year of four digits, since 1970.
+/// The last second of the year 9999, since 1970.
 const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
 
 #[cfg(test)]

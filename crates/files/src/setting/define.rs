@@ -2,11 +2,11 @@
 
 /// Defines a table of settings: a struct with a default for every field, and [`Value`] for it.
 ///
-/// A field is its documentation, which operators read, and
-/// `name: Type = default, unit: "…", range: a..=b, source: "…";`, in which all but name and type may be
-/// left out; the facets are the fields of [`Setting`]. `name (was "other"): …` also reads the old name,
-/// and says what to write. A last field `..rest: Type` takes the tables that are found elsewhere.
-/// `where check = function` at the end names a check of several settings together.
+/// A field consists of its documentation, which operators read, and
+/// `name: Type = default, unit: "…", range: a..=b, source: "…";`, of which only name and type are required;
+/// the facets are the fields of [`Setting`]. `name (was "other"): …` also reads the old name, and says what
+/// to write. A last field `..rest: Type` takes tables that are defined elsewhere. `where check = function`
+/// at the end names a check of several settings together.
 ///
 /// [`Value`]: crate::setting::Value
 /// [`Setting`]: crate::setting::Setting

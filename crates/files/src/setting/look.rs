@@ -1,5 +1,5 @@
-//! Reads settings from a text: holds it against the definitions, so that every key that is not
-//! known and every value of a wrong kind is found at its line, then checks the values.
+//! Reads settings from a text: compares it with the definitions, which finds each unknown key and
+//! each value of a wrong kind at its line, then checks the values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,15 +15,15 @@ use crate::error::{cut, shortened};
 use crate::near::{did_you_mean, nearest, or};
 use crate::{Document, FileError, Finding};
 
-/// The longest reason that is given, in letters: one that lists all policies.
+/// The longest reason in a message, in letters: enough to list all policies.
 const LONGEST_REASON: usize = 1000;
 
-/// What is known of a text beside its settings.
+/// What reading a text yields beside its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// On which line each key is, by its dotted name (`group[0].name` in a list).
     pub lines: BTreeMap<String, usize>,
-    /// Keys that are called otherwise by now, and what to write instead.
+    /// Keys that have been renamed, and what to write instead.
     pub notices: Vec<Finding>,
 }
 
@@ -59,14 +59,14 @@ pub fn read<T: Value + DeserializeOwned>(text: &str, file: &str) -> Result<(T, R
     Ok((settings, read))
 }
 
-/// Settings from tables, for instance of several sources one upon another.
+/// Reads settings from tables, for instance from several sources merged into one.
 ///
 /// # Errors
-/// The first value that cannot be read, or cannot be.
+/// The first value that cannot be read, or is invalid.
 pub fn of_tables<T: Value + DeserializeOwned>(tables: toml::Table) -> Result<T, Wrong> {
     let settings: Result<T, _> = tables.clone().try_into();
     let settings = settings.map_err(|error: toml::de::Error| {
-        // As of a file, where that finds it: serde names neither key nor nearest one.
+        // Reading it as a file may name the key and the nearest one: serde does neither.
         found::<T>(&tables).unwrap_or_else(|| Wrong {
             key: String::new(),
             why: error.message().trim().replace('\n', ", "),
@@ -75,7 +75,7 @@ pub fn of_tables<T: Value + DeserializeOwned>(tables: toml::Table) -> Result<T, 
     check(&settings).map(|()| settings)
 }
 
-/// What is wrong first with tables, if a look at their keys finds it.
+/// The first error of a key that reading these tables as a file finds.
 fn found<T: Value + DeserializeOwned>(tables: &toml::Table) -> Option<Wrong> {
     match read::<T>(&toml::to_string(tables).ok()?, "") {
         Err(FileError::Wrong { findings }) => findings
@@ -95,7 +95,7 @@ struct Looking<'t> {
 }
 
 impl Looking<'_> {
-    /// Ends here where something is wrong.
+    /// Fails if there are findings so far.
     fn done(&mut self) -> Result<(), FileError> {
         if self.findings.is_empty() {
             return Ok(());
@@ -105,7 +105,7 @@ impl Looking<'_> {
         Err(FileError::Wrong { findings })
     }
 
-    /// A value that cannot be, at its line; without one where the text leaves it out.
+    /// The finding for an invalid value, at its line; without a line if the text leaves it out.
     fn of(&self, wrong: Wrong) -> Finding {
         let place = self.places.get(&wrong.key);
         Finding {
@@ -246,7 +246,7 @@ impl Looking<'_> {
         others.map(Table::heading).collect()
     }
 
-    /// The nearest keys of all.
+    /// Suggests the nearest of all keys.
     fn near_anywhere(&self, written: &str) -> Option<String> {
         let all = self.root.map(Section::keys).unwrap_or_default();
         let near = nearest(written, all.iter().map(|(_, setting)| setting.name));
@@ -258,7 +258,7 @@ impl Looking<'_> {
 
 type Name<'t> = std::borrow::Cow<'t, str>;
 
-/// A key's name without the places in lists: as documented.
+/// A key's name without indices in lists, as documented.
 pub fn without_numbers(path: &str) -> String {
     let mut inside = false;
     path.chars()

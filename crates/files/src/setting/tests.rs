@@ -1,4 +1,4 @@
-//! Settings as somebody would define them, and what is said of files that are wrong.
+//! Settings as a crate would define them, and the messages for wrong files.
 
 use std::collections::BTreeMap;
 

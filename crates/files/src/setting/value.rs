@@ -89,7 +89,7 @@ impl Kind {
     }
 }
 
-/// A value that cannot be.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Its key, dotted (`group[0].name` in a list).
@@ -99,7 +99,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// The same of a key within a table.
+    /// The same, with its key inside this table.
     #[must_use]
     pub fn within(self, table: &str) -> Self {
         Self {
@@ -120,10 +120,10 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// All that is wrong with the values of a table.
+/// Checks the values of a table.
 ///
 /// # Errors
-/// The first of them.
+/// The first invalid value.
 pub fn check<T: Value>(settings: &T) -> Result<(), Wrong> {
     match all_wrong(settings).into_iter().next() {
         None => Ok(()),
@@ -139,7 +139,7 @@ pub(super) fn all_wrong<T: Value>(settings: &T) -> Vec<Wrong> {
 
 /// What a setting can hold.
 pub trait Value {
-    /// What files may say.
+    /// The kind of its values.
     const KIND: Kind;
 
     /// Whether leaving it out is a value of its own.
@@ -150,7 +150,7 @@ pub trait Value {
         false
     }
 
-    /// Notes what cannot be: a figure outside the setting's range, settings that exclude each other.
+    /// Notes invalid values: a figure outside the setting's range, settings that exclude each other.
     fn check(&self, _key: &str, _setting: &Setting, _wrong: &mut Vec<Wrong>) {}
 }
 
@@ -163,7 +163,7 @@ fn within(
     wrong: &mut Vec<Wrong>,
 ) {
     if !setting.range.contains(&figure) {
-        // Of a map or a list, each has to be so.
+        // Each element of a map or a list must be in range.
         let kind = match setting.kind {
             Kind::List(each) | Kind::Map(each) => each,
             ref kind => kind,

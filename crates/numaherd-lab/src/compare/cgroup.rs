@@ -1,5 +1,5 @@
-//! The cgroups of a trial, one for each program: all that a program ever starts is in its cgroup, so that it is herded
-//! and counted as the program's, cannot grow without end, and ends with the trial.
+//! The cgroups of a trial, one for each program: all that a program ever starts is in its cgroup. It is herded and
+//! counted with the program, cannot grow without limit, and ends with the trial.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -26,10 +26,10 @@ pub struct Cgroups {
 pub struct Cgroup(PathBuf);
 
 impl Cgroups {
-    /// Makes it below `root`.
+    /// Creates it below `root`.
     ///
     /// # Errors
-    /// It cannot be made, or the kernel does not limit the number of tasks.
+    /// It cannot be created, or the kernel does not limit the number of tasks.
     pub fn new(root: &Path) -> Result<Self> {
         let name = format!("/numaherd-trial-{}", std::process::id());
         let path = root.join(&name[1..]);
@@ -39,10 +39,10 @@ impl Cgroups {
         Ok(Self { path, name })
     }
 
-    /// Makes that of a program.
+    /// Creates the cgroup of a program.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn of(&self, program: &str) -> Result<Cgroup> {
         let path = self.path.join(program);
         fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -69,20 +69,20 @@ impl Cgroup {
         self.0.join("cgroup.procs")
     }
 
-    /// The file whose readers are told when it is full (`POLLPRI`).
+    /// The file that notifies its readers when the cgroup is full (`POLLPRI`).
     ///
     /// # Errors
     /// It cannot be read.
     pub fn events(&self) -> Result<File> {
         let path = self.0.join("pids.events");
         let opened = File::open(&path).and_then(|mut file| {
-            // What was before is no event.
+            // Earlier changes are not events.
             file.read_to_string(&mut String::new()).map(|_| file)
         });
         opened.with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Whether it has been full: a process or thread could not be started for that.
+    /// Whether it has been full, so that a process or thread could not be started.
     pub fn was_full(&self) -> bool {
         let events = fs::read_to_string(self.0.join("pids.events")).unwrap_or_default();
         let mut counts = events.lines().filter_map(|line| line.strip_prefix("max "));
@@ -91,7 +91,7 @@ impl Cgroup {
 
     /// Kills all in it.
     pub fn kill(&self) {
-        // One that is gone has nobody in it.
+        // A cgroup that is gone has no processes.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
     }
 }

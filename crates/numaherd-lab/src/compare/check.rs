@@ -1,5 +1,5 @@
-//! What can be known before a guest is booted: a program or user that is not here is not in the guest either, and a
-//! shell that cannot read a command will not run it.
+//! Checks before a guest is booted: a program or user that is not here is not in the guest either, and a shell that
+//! cannot read a command will not run it.
 
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
@@ -47,7 +47,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Why a user's programs cannot run; `None` where there is that user.
+/// Why a user's programs cannot run; `None` if the user exists.
 fn is_nobody(user: &str) -> Option<String> {
     let number = numaherd_host::user_number(Path::new("/"), user);
     let error = number.err()?;
@@ -81,7 +81,7 @@ fn cannot_run(command: &Command) -> Option<String> {
     }
     let program = first.fill(program);
     let why = lab::is_missing(Path::new(&program))?;
-    // What the shell itself knows is in no directory.
+    // The shell's own commands are in no directory.
     let known = || shell("-e", &["command -v -- \"$1\"", "sh", &program]);
     let of_shell = matches!(command, Command::Typed(_)) && !program.contains('/');
     let is_known = of_shell && known().is_ok_and(|known| known.status.success());

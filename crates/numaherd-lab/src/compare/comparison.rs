@@ -1,4 +1,4 @@
-//! A scenario on a kernel: its trials, in guests of one kind, and what came of them.
+//! A scenario on a kernel: its trials, in guests of one kind, and their results.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use super::outcome::{Failure, Outcome, Results, Step};
 use crate::cli::LabCompare;
 use crate::lab;
 
-/// A scenario on a kernel: what is tried in guests of one kind, and what came of it.
+/// A scenario on a kernel: what is tried in guests of one kind, and the results.
 pub(super) struct Comparison {
     pub(super) guests: lab::Guests,
     pub(super) trials: Trials,
     pub(super) kept: Option<Kept>,
     pub(super) results: Results,
-    /// The first trial failed, and all others would fail in the same way.
+    /// Whether the first trial failed, so that all others would fail in the same way.
     pub(super) is_hopeless: bool,
 }
 
@@ -61,7 +61,7 @@ impl Comparison {
         let mut guest = lab::guest(machine)?;
         guest.linux = kernel.map(str::to_owned);
         guest.kernel_accesses = scenario.kernel_accesses;
-        // One that needs it has it in every guest, so that all run on the same hardware.
+        // If one policy needs it, every guest has it, so that all run on the same hardware.
         let mut policies = trials.policies.iter();
         let residency = policies.any(|policy| needs_tlb_residency(policy));
         guest.ipm = residency.then(IpmConfig::of_paper);
@@ -88,7 +88,7 @@ impl Comparison {
         })
     }
 
-    /// Carries out a repeat of each policy, but for what is kept; what would begin after `end` is left out.
+    /// Carries out a repeat of each policy, except trials that are kept or would begin after `end`.
     pub(super) fn round(
         &mut self,
         at: u32,

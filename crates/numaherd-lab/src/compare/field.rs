@@ -30,7 +30,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// That of a scenario of a name, or of the command.
+    /// The field of the scenario of this name, or of the command.
     pub(super) fn of(options: &LabCompare, name: Option<&String>) -> Result<Self> {
         let (mut scenario, file, text) = match name {
             Some(name) => {
@@ -62,7 +62,7 @@ impl Field {
             text,
         };
         match check::check(&field.scenario) {
-            // The others of several scenarios go on.
+            // Of several scenarios, the others go on.
             Err(error) if options.scenarios.len() > 1 => field.give_up(|_| true, &error),
             other => other?,
         }
@@ -100,14 +100,14 @@ pub(super) fn named(name: &str) -> Result<Scenario> {
     Scenario::find(name, World::Lab).or_exit(Exit::Usage)
 }
 
-/// What messages call the scenario of a command, which has no lines that anybody wrote.
+/// The name of a command's scenario in messages; no user has written its lines.
 pub(super) const ON_COMMAND_LINE: &str = "CMD";
 
 /// Where the guest finds the scenario of a command.
 pub(super) const OF_COMMAND: &str = "/run/numaherd-scenario.toml";
 
 /// The text of a scenario in which a program runs alone, on the machine of `lab run` unless another is named. Few
-/// policies and repeats (chosen here): a person waits.
+/// policies and repeats (chosen here), because a person waits.
 fn of_command(program: &[OsString]) -> Result<String> {
     let words = program.iter().map(|word| word.to_str());
     let words: Option<Vec<&str>> = words.collect();

@@ -1,10 +1,10 @@
 //! One trial, as it is carried out inside the guest (`numaherd lab trial`, which `lab compare` runs).
 //!
-//! All programs set up first, in real time; those that others need are then up. What places threads and pages is put into
-//! effect. The modelled hardware is switched on,
-//! `numaherd run` starts observing (with the policy `linux` where no policy places, so that every trial is observed by
-//! the same means and at the same cost), and all other programs are released at one moment.
-//! When the last measured program has ended, or the scenario's time is over, the others are ended too.
+//! All programs set up first, in real time; those that others need are then ready. The policy or peer takes effect,
+//! and the modelled hardware is switched on. `numaherd run` starts observing (with the policy `linux` where no policy
+//! places, so that every trial is observed by the same means and at the same cost), and all other programs are
+//! released at one moment. When the last measured program has ended, or the scenario's time is over, the others are
+//! ended too.
 
 use std::env;
 use std::ffi::OsString;
@@ -73,7 +73,7 @@ pub fn run(
     measured.map_err(failed(Step::Measured))
 }
 
-/// The directory that the programs of the trial have for themselves, whoever they run as.
+/// Creates the trial's own directory, which its programs can use whoever they run as.
 fn own_directory(scratch: &Scratch) -> Result<String> {
     let dir = scratch.0.join("dir");
     let made = fs::create_dir(&dir)
@@ -102,7 +102,7 @@ fn set_up<'a>(
     Ok(members)
 }
 
-/// Releases the programs in modelled time, and gives what came of it.
+/// Releases the programs in modelled time, and returns the result.
 fn measure(
     scenario: &Scenario,
     trial: &Trial,
@@ -115,7 +115,7 @@ fn measure(
     step("what places threads and pages has not started");
     peer.start(site.scratch)?;
     let pages_before = vmstat("pgmigrate_success")?;
-    // As where it has run for a while: its first look does not wait for its own file.
+    // As if it had run before: its first interval does not wait for its own file.
     fs::read(herding_program()?).context("cannot read the program that herds")?;
     step("the modelled hardware is not on");
     let model = Model::on()?;
@@ -165,7 +165,7 @@ fn measure(
     })
 }
 
-/// Waits until all programs have ended that are to be waited for, or the time is over.
+/// Waits until all awaited programs have ended, or the time is over.
 ///
 /// # Errors
 /// That of [`Member::look`].
@@ -185,7 +185,7 @@ pub fn wait(members: &mut [Member<'_>], until: Option<Instant>) -> Result<()> {
         let awaited: Vec<&str> = awaited.map(Member::who).collect();
         let left = until.map(|until| until.saturating_duration_since(now));
         let is_over = match left {
-            // What is counted is counted to the end of the time.
+            // Counters count to the end of the time.
             Some(left) => {
                 left.is_zero() || (awaited.is_empty() && !members.iter().any(Member::is_counted))
             }

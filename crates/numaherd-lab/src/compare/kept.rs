@@ -1,7 +1,7 @@
-//! Trials that are kept in a directory (`--keep`), a file each, so that comparisons of many trials can be carried out in
-//! stages: one that is there is not made again, whether it gave figures or failed.
+//! Trials that are kept in a directory (`--keep`), one file each, so that comparisons of many trials can be made in
+//! stages: a trial that is kept is not repeated, whether it gave figures or failed.
 //!
-//! A file says nothing of the programs that made it: who changes them takes another directory.
+//! A file does not identify the programs that made it: after changing them, use another directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use numaherd_experiment::Trial;
 
 use super::outcome::{Failure, Outcome, Step};
 
-/// The directory, with what all trials of one scenario on one kernel are called.
+/// The directory, and what the trials' names of one scenario on one kernel begin with.
 #[derive(Clone, Debug)]
 pub struct Kept {
     folder: PathBuf,
@@ -20,10 +20,10 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Those of a scenario on a kernel; the directory is made if it is not there.
+    /// The kept trials of a scenario on a kernel; creates the directory if it is missing.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn new(folder: &Path, scenario: &str, kernel: &str) -> Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
@@ -39,7 +39,7 @@ impl Kept {
             .join(format!("{}.{policy}.{repeat}.json", self.of))
     }
 
-    /// What a trial gave, if it was made before.
+    /// The result of a trial, if it was made before.
     ///
     /// # Errors
     /// Its file cannot be read; the message says to remove it.
@@ -60,7 +60,7 @@ impl Kept {
         })))
     }
 
-    /// Keeps what a trial gave. One that had no guest is none, nor one of a peer that could not run: it may be there later.
+    /// Keeps the result of a trial, unless it had no guest or its peer could not run: that may change.
     ///
     /// # Errors
     /// Its file cannot be written.

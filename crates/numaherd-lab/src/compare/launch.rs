@@ -1,4 +1,4 @@
-//! How a program of a trial comes to run: its set-up, its start in a cgroup of its own, and the process that comes of it.
+//! How a program of a trial is run: its set-up, its start in its own cgroup, and the resulting process.
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpStream};
@@ -49,9 +49,9 @@ pub struct Site<'a> {
     pub cgroups: &'a Cgroups,
     /// The directory with the FIFO `go`, whose closing starts them.
     pub scratch: &'a Path,
-    /// The directory that they have for themselves.
+    /// Their own directory.
     pub dir: &'a str,
-    /// Where they are looked for.
+    /// The `PATH` on which they are found.
     pub search_path: &'a OsStr,
     /// How long each step of a set-up may take.
     pub limit: Duration,
@@ -105,13 +105,13 @@ impl Running {
         Pid::from_child(&self.held.process)
     }
 
-    /// Kills it with all that it has started, and hears the last of it.
+    /// Kills it with all that it has started, and reads the rest of its output.
     ///
     /// # Errors
     /// It cannot be killed or waited for.
     pub fn kill(&mut self, cgroup: &Cgroup) -> Result<()> {
         cgroup.kill();
-        // Nobody may be left of it.
+        // It may have no process left.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         self.held.finish()?;
         for listener in self.listeners.drain(..) {
@@ -121,7 +121,7 @@ impl Running {
         Ok(())
     }
 
-    /// For a message: how its output ends. It is killed for that.
+    /// The end of its output, for a message. Kills the program first.
     pub fn last_words(&mut self, cgroup: &Cgroup) -> String {
         match self.kill(cgroup) {
             Ok(()) => self.heard.ending(),
@@ -131,10 +131,10 @@ impl Running {
 }
 
 impl<'a> Launch<'a> {
-    /// That of a program whose entry in the scenario has this number.
+    /// The launch of the program with this number in the scenario.
     ///
     /// # Errors
-    /// Its cgroup cannot be made.
+    /// Its cgroup cannot be created.
     pub fn of(site: &'a Site<'a>, program: &'a Program, number: usize, copy: u32) -> Result<Self> {
         let name = format!("{number}.{copy}");
         Ok(Self {
@@ -147,7 +147,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    /// What stands for `{copy}` and `{dir}`.
+    /// The values of `{copy}` and `{dir}`.
     pub fn placeholders(&self) -> Placeholders<'a> {
         Placeholders {
             copy: self.copy,
@@ -155,7 +155,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// The user's name; empty where nobody is named.
+    /// The user's name; empty if none is named.
     pub fn user(&self) -> &'a str {
         self.program.lab.user.as_deref().unwrap_or_default()
     }
@@ -165,7 +165,7 @@ impl<'a> Launch<'a> {
         first.saturating_add(u16::try_from(self.copy).unwrap_or(u16::MAX))
     }
 
-    /// Starts a command in the program's cgroup; held back there if `held` is the file that says so.
+    /// Starts a command in the program's cgroup; holds it back if there is a file `held` to create.
     fn run(
         &self,
         peer: &Peer<'_>,
@@ -243,7 +243,7 @@ impl<'a> Launch<'a> {
         self.run(peer, &words, held, &wanted)
     }
 
-    /// What a program that waits is given besides its command.
+    /// The further arguments of a program that waits.
     fn further_arguments(&self) -> Vec<String> {
         let mut further = self.program.placement(self.copy);
         further.push("--json".to_owned());
@@ -269,10 +269,10 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// Refuses what starts processes or threads without end.
+/// Kills a program that starts processes or threads without end.
 ///
 /// # Errors
-/// It has done so.
+/// It was such a program.
 pub fn full(who: &str, cgroup: &Cgroup) -> Result<()> {
     if cgroup.was_full() {
         cgroup.kill();
@@ -283,7 +283,7 @@ pub fn full(who: &str, cgroup: &Cgroup) -> Result<()> {
     Ok(())
 }
 
-/// Whether somebody serves a port.
+/// Whether a program serves a port.
 pub fn is_served(port: u16) -> bool {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()

@@ -1,5 +1,5 @@
 //! One program of a trial: set up, started, waited for, held back until time is modelled, and ended with all that it
-//! has started. Whatever goes wrong is said with the program's name, the step, and the end of what it printed.
+//! has started. Every error names the program and the step, and shows the end of what it printed.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -54,8 +54,8 @@ struct ReportThread {
 }
 
 impl<'a> Member<'a> {
-    /// Sets a program up and starts it: to be ready before the trial if it says when it is, held back otherwise.
-    /// `number` is that of its entry in the scenario; where its new pages go, the peer says.
+    /// Sets a program up and starts it: it is ready before the trial if it says when it is, and held back otherwise.
+    /// `number` is that of its entry in the scenario; `peer` decides where its new pages go.
     ///
     /// # Errors
     /// A step fails.
@@ -94,7 +94,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Waits until it is held back, if it starts with the trial; one that is ready before it has been waited for.
+    /// Waits until it is held back, if it starts with the trial; otherwise its readiness was awaited before.
     ///
     /// # Errors
     /// It ends instead, or takes too long.
@@ -161,7 +161,7 @@ impl<'a> Member<'a> {
         &self.launch.cgroup
     }
 
-    /// Whether it has been seen to have ended.
+    /// Whether its end has been seen.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
@@ -179,10 +179,10 @@ impl<'a> Member<'a> {
         program.measured && matches!(program.lab.measure.from, Source::Counter(_))
     }
 
-    /// Takes note of its end during the trial, if that has come.
+    /// Notes its end during the trial, if it has ended.
     ///
     /// # Errors
-    /// It should not have ended, or not so.
+    /// It should not have ended, or not in this way.
     pub fn look(&mut self, now: Instant) -> Result<()> {
         let (who, cgroup) = (&self.launch.who, &self.launch.cgroup);
         full(who, cgroup)?;
@@ -250,16 +250,16 @@ impl<'a> Member<'a> {
     /// Asks it to end, if it has not.
     pub fn end(&self) {
         if !self.has_ended() {
-            // Ended in between: nobody to ask.
+            // It may have ended in between.
             let _ = kill_process_group(self.pid(), Signal::TERM);
         }
     }
 
-    /// Waits for its end, kills what is left of it, and gives its result; `began` is when the trial did, `per_second`
-    /// what its counter came to.
+    /// Waits for its end, kills what is left of it, and returns its result; `began` is the start of the trial,
+    /// `per_second` the rate of its counter.
     ///
     /// # Errors
-    /// It is measured, and has not done its work or not said what is to be measured.
+    /// It is measured, but has not done its work or not reported what is to be measured.
     pub fn finish(mut self, began: Instant, per_second: Option<f64>) -> Result<ProgramResult> {
         let ended_itself = self.ended;
         if ended_itself.is_none() {

@@ -1,11 +1,11 @@
 //! `numaherd lab compare`: a scenario under several policies and on several kernels, side by side.
 //!
-//! One guest of a kernel serves its trials, one after another; repeats go round the kernels and policies, so that
-//! whatever drifts, drifts for all. Several scenarios run one after another, and an overview ends the output. A policy
-//! or program of others that cannot run in a guest is shown with what is missing, and is no failure. If the guest itself
-//! dies (QEMU, not the trial), the trial runs once more in a new one. A trial
-//! that fails is shown, counted as failed and left out of the figures, and the program ends with an
-//! error. If the first one fails before its programs begin, no other is tried: it would fail in the same way.
+//! One guest of a kernel runs its trials, one after another; repeats alternate between kernels and policies, so that
+//! a drift affects all alike. Several scenarios run one after another, and an overview ends the output. A policy or
+//! peer that cannot run in a guest is shown with what is missing, and is not a failure. If the guest itself dies
+//! (QEMU, not the trial), the trial runs once more in a new one. A trial that fails is shown, counted as failed and
+//! left out of the figures, and the program ends with an error. If the first one fails before its programs begin, no
+//! other is tried, because it would fail in the same way.
 
 mod cgroup;
 mod check;
@@ -177,7 +177,7 @@ fn run(options: &LabCompare, fields: &mut [Field]) -> Result<()> {
 /// What to do next, as it can be typed.
 fn next_steps(trials: &Trials) -> String {
     let numaherd = print::called();
-    // The last that herds, where one does: what it did is what there is to tell.
+    // The last trial under a policy of ours, if any: its ledger has something to explain.
     let mut ours = trials.round(0).filter(|trial| is_ours(&trial.policy));
     let told = ours.next_back();
     let explain = told.and_then(|trial| {
@@ -215,7 +215,7 @@ pub fn menagerie() -> Result<PathBuf> {
 /// One trial, inside the guest: prints its result as JSON.
 ///
 /// # Errors
-/// What [`inside::run`] says.
+/// As [`inside::run`].
 pub fn trial(options: &LabTrial) -> Result<()> {
     let trial = Trial {
         policy: options.policy.clone(),

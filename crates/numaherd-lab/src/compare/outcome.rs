@@ -1,4 +1,4 @@
-//! What one trial in the lab gave, and what several give together.
+//! The result of one trial in the lab, and summaries of several.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub struct ProgramResult {
     pub mean_thread_seconds: f64,
     /// Whether it did all of its work, or was ended when the measured programs had.
     pub complete: bool,
-    /// How often its threads were moved to another CPU, where the kernel tells.
+    /// How often its threads were moved to another CPU, where the kernel reports it.
     pub thread_moves: Option<u64>,
     /// What is measured of it, where that is not its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// That of a trial that ended in an error.
+    /// The failure of a trial that ended in an error.
     pub fn of(error: anyhow::Error) -> Self {
         error.downcast().unwrap_or_else(|error| Self {
             at: match error.downcast_ref() {
@@ -67,7 +67,7 @@ impl Failure {
 pub enum Step {
     /// There is no guest.
     Boot,
-    /// What is to place threads and pages cannot run in this guest; nothing was started.
+    /// The policy or peer cannot run in this guest; nothing was started.
     Peer,
     /// Programs are set up: what places threads and pages has no part in it.
     SetUp,
@@ -86,7 +86,7 @@ impl std::error::Error for Failure {}
 /// One run of a scenario under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What placed threads and pages; whoever reads it knows.
+    /// What placed threads and pages; the reader of a file sets it.
     #[serde(rename = "contender", skip_deserializing, serialize_with = "contender")]
     pub policy: String,
     /// Version and settings of that, where its name and the kernel's version do not say them.
@@ -165,7 +165,7 @@ pub struct Failed {
     pub error: String,
 }
 
-/// What came of a scenario on one kernel.
+/// The results of a scenario on one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     /// The kernel's release.
@@ -183,7 +183,7 @@ pub struct Results {
 }
 
 impl Failed {
-    /// That of a trial.
+    /// A failed trial, and why.
     pub fn of(trial: &Trial, error: String) -> Self {
         Self {
             policy: trial.policy.clone(),
@@ -194,7 +194,7 @@ impl Failed {
 }
 
 impl Results {
-    /// Takes note of what a trial gave.
+    /// Adds the result of a trial.
     pub fn take(&mut self, trial: &Trial, made: Result<Outcome, Failure>) {
         match made {
             Ok(outcome) => self.outcomes.push(outcome),

@@ -1,5 +1,5 @@
-//! What a program prints: read as it comes, so that the program never waits for its reader. However much it is, only
-//! the end is kept; patterns are looked for in each line.
+//! What a program prints: read as it comes, so that the program never waits for its reader. Only the end is kept,
+//! however much it prints; each line is searched for patterns.
 
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,7 +99,7 @@ impl Heard {
         String::from_utf8_lossy(&self.state().stdout).into_owned()
     }
 
-    /// For a message: how the output ends, with the errors if there are any.
+    /// The end of the output for a message, with the errors if there are any.
     pub fn ending(&self) -> String {
         let state = self.state();
         let last = |bytes: &[u8]| {

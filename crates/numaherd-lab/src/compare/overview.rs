@@ -1,5 +1,5 @@
-//! Several scenarios together: how much of Linux's time each contender takes, in its worst scenario and on average, and
-//! how far the best of our policies is behind the best peer, where it is furthest behind first.
+//! Several scenarios together: how much of Linux's time each contender takes, in its worst scenario and on average,
+//! and how far the best of our policies is behind the best peer, with the largest gap first.
 
 use numaherd_experiment::Scenario;
 use numaherd_experiment::chart::Series;
@@ -13,7 +13,7 @@ use super::outcome::{Results, Summary};
 use super::table::{digits, version};
 use super::{BASELINE, is_ours};
 
-/// What came of all contenders in a scenario on a kernel.
+/// The results of all contenders in a scenario on a kernel.
 pub struct Line<'a> {
     scenario: &'a str,
     kernel: &'a str,
@@ -27,7 +27,7 @@ pub struct Line<'a> {
 struct Share<'a> {
     scenario: &'a str,
     share: f64,
-    /// Half of its 95 % interval; `None` where one of both had a single trial.
+    /// Half of its 95 % interval; `None` if either had a single trial.
     interval: Option<f64>,
 }
 
@@ -41,7 +41,7 @@ struct Overall<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// That of a scenario on a kernel.
+    /// The line of a scenario on a kernel.
     pub fn of(scenario: &'a Scenario, results: &'a Results) -> Self {
         let measure = scenario.measure();
         Self {
@@ -78,7 +78,7 @@ impl<'a> Line<'a> {
         all.min_by(|a, b| self.measure.better.order(a.mean, b.mean))
     }
 
-    /// The best of our policies beside the best of the others: its cost.
+    /// The best of our policies, the best of the others, and the cost of ours.
     fn ours(&self) -> (Option<&Summary>, Option<&Summary>, Option<f64>) {
         let ours = self.best(is_ours);
         let peer = self.best(|policy| !is_ours(policy) && policy != BEST_KNOWN);
@@ -100,7 +100,7 @@ impl Overall<'_> {
         shares.max_by(|a, b| a.share.total_cmp(&b.share))
     }
 
-    /// In how many scenarios it is slower than Linux by more than chance; `None` where that is known of none.
+    /// In how many scenarios it is slower than Linux by more than chance; `None` if that is known for none.
     fn slower(&self) -> Option<usize> {
         let known: Vec<bool> = self.shares.iter().filter_map(Share::is_slower).collect();
         (!known.is_empty()).then(|| known.iter().filter(|&&is_slower| is_slower).count())
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A time, a rate, and one of which nothing is there but Linux.
+    /// A line of times, one of rates, and one with figures of Linux alone.
     fn lines(policies: &[String]) -> [Line<'_>; 3] {
         let rate = Measure {
             unit: "GB/s".to_owned(),

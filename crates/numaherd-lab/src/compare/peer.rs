@@ -1,9 +1,9 @@
 //! What places threads and pages in a trial beside our own policies: the kernel in several settings, and programs of
-//! others. Inside the guest, each is set up before time is modelled, and in effect until its [`Peer`] is dropped; one that
-//! cannot run there says why.
+//! others. Inside the guest, each is set up before time is modelled, and in effect until its [`Peer`] is dropped. A
+//! peer that cannot run there gives the reason.
 //!
-//! Of the kernel, only what its name says is on: NUMA balancing, or that and cache-aware scheduling, for the whole guest.
-//! The others, and our policies, run with both off; a policy whose name ends with `@balancing` runs with the first on.
+//! Of the kernel's own means, only those that a peer is named after are on, for the whole guest: NUMA balancing, or
+//! that and cache-aware scheduling. Other peers and our policies run with both off, `@balancing` with the first on.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const CACHE_AWARE: &str = "sys/kernel/debug/sched/llc_balancing/enabled";
 const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
 const SCHED_EXT_STATE: &str = "sys/kernel/sched_ext/state";
 
-/// How many lines of what a program of others printed a message shows.
+/// How many lines of the output of a peer's program a message shows.
 const SHOWN_LINES: usize = 3;
 
 /// Where peers find what they need.
@@ -71,7 +71,7 @@ pub fn weights(machine: &Topology) -> Vec<u32> {
     let bandwidths = machine.timing().node_gb_per_s.as_deref();
     let of_node = |at: usize| bandwidths.map_or(1.0, |of| of[at]);
     let bandwidths = nodes.enumerate().map(|(at, node)| match node.memory_bytes {
-        // One without memory is dealt nothing, whatever its weight.
+        // A node without memory gets no pages, whatever its weight.
         0 => f64::INFINITY,
         _ => of_node(at),
     });
@@ -85,7 +85,7 @@ pub fn weights(machine: &Topology) -> Vec<u32> {
 }
 
 impl<'a> Peer<'a> {
-    /// That of this name, if it can run here: nothing of it is in effect yet, nor anything of the kernel's.
+    /// The peer of this name, if it can run here. Neither it nor anything of the kernel's is in effect yet.
     ///
     /// # Errors
     /// It cannot run here: the message says what is missing.
@@ -136,7 +136,7 @@ impl<'a> Peer<'a> {
         }
         for (node, weight) in self.ground.weights.iter().enumerate() {
             let file = format!("{WEIGHTS}/node{node}");
-            // A node without memory may have none.
+            // A node without memory may have no weight.
             if self.ground.root.join(&file).exists() {
                 self.write(&file, &weight.to_string())?;
             }
@@ -162,7 +162,7 @@ impl<'a> Peer<'a> {
             .join(self.scheduler().unwrap_or(self.name))
     }
 
-    /// The options of a scheduler: none, but that layered has nothing to do without layers; these are its own.
+    /// The options of a scheduler: none, except for layered, which does nothing without its example layers.
     fn options(&self) -> &'static [&'static str] {
         match self.name {
             "scx_layered" => &["--run-example"],
@@ -170,7 +170,7 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Has the new pages of a program that is about to start, and of what it starts, go where they should.
+    /// Sets where the new pages of a program that is about to start go, and those of what it starts.
     ///
     /// # Errors
     /// The nodes of the guest cannot be read.
@@ -246,7 +246,7 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    /// Checks at the end of a trial that it was in effect to its end.
+    /// Checks that it was in effect until the end of a trial.
     ///
     /// # Errors
     /// It was not.
@@ -265,7 +265,7 @@ impl<'a> Peer<'a> {
         bail!("{name} ended during the trial; {}", last_words(printed))
     }
 
-    /// Its version and settings, for people; `None` for what the kernel's version and its name say.
+    /// Its version and settings, for people; `None` if the kernel's version and its name say all.
     pub fn settings(&self) -> Option<String> {
         let shown = match self.name {
             BASELINE => return None,
@@ -320,11 +320,11 @@ impl<'a> Peer<'a> {
 impl Drop for Peer<'_> {
     fn drop(&mut self) {
         match &mut self.program {
-            // That of hints ends by itself when it is dropped.
+            // The scheduler for hints ends by itself when it is dropped.
             Program::None | Program::Hinted(_) => {}
             Program::Numad => {
-                // `-i 0` tells the running numad to end. If it stays, so does its trial's guest state: the next trial
-                // would show it, so it is worth a line.
+                // `-i 0` tells the running numad to end. If it stays, it interferes with the next trial in this
+                // guest, so a message says so.
                 let ended = Command::new(NUMAD)
                     .args(["-i", "0"])
                     .stdin(Stdio::null())
@@ -334,7 +334,7 @@ impl Drop for Peer<'_> {
                 }
             }
             Program::Scheduler { process, .. } => {
-                // The kernel takes over when its process has ended, which is killed if it does not end by itself.
+                // The kernel takes over when this process has ended; `finish` kills one that does not.
                 let _ = process.end();
                 let _ = process.finish();
             }
@@ -352,7 +352,7 @@ fn is_enabled(root: &Path) -> bool {
     state.is_ok_and(|state| state.trim() == "enabled")
 }
 
-/// The version that a program tells of: the first word that begins with a digit.
+/// The version that a program reports: the first word that begins with a digit.
 fn version(program: &Path, option: &str) -> String {
     let output = Command::new(program)
         .arg(option)
@@ -369,7 +369,7 @@ fn version(program: &Path, option: &str) -> String {
     )
 }
 
-/// For a message: how what it printed ends.
+/// The end of what it printed, for a message.
 fn last_words(printed: &Path) -> String {
     let text = fs::read(printed).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -397,7 +397,7 @@ mod tests {
         fs::write(file, text).unwrap();
     }
 
-    /// A guest with a Linux that has nothing of what is new.
+    /// A guest with an old Linux, which lacks all that is new.
     fn guest() -> (TempDir, Ground) {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "proc/sys/kernel/osrelease", "6.1.0\n");

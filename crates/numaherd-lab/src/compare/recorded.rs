@@ -30,7 +30,7 @@ struct Under<'a, T> {
     what: T,
 }
 
-/// A summary, with what it is of.
+/// A summary, with its unit.
 #[derive(Serialize)]
 struct Summed {
     unit: String,
@@ -41,7 +41,7 @@ struct Summed {
 }
 
 impl<'a> Recorded<'a> {
-    /// All that came of these scenarios.
+    /// All results of these scenarios.
     pub(super) fn of(fields: &'a [Field]) -> Self {
         fn all<'a, T>(
             fields: &'a [Field],

@@ -29,7 +29,7 @@ pub struct Tried<'a> {
 const IN_GUEST: &str = "/run/numaherd-trial.ledger";
 
 impl Tried<'_> {
-    /// One trial in a guest that runs; its ledger leaves the guest where one is wanted.
+    /// One trial in a running guest; copies its ledger out of the guest if one is wanted.
     ///
     /// # Errors
     /// The trial fails, the guest dies, or the ledger cannot be written.

@@ -1,8 +1,8 @@
 //! `numaherd lab run --policy`: `numaherd run -- CMD` in the guest, checked before the boot.
 //!
-//! CMD's standard output is that of the whole; what `numaherd run` itself prints goes to standard error,
-//! so the two never mix. The ledger is written in the guest's memory and leaves it as it grows
-//! ([`outlet`]): the run does not wait for the host.
+//! Only CMD prints to standard output; what `numaherd run` itself prints goes to standard error, so the two never
+//! mix. The ledger is written in the guest's memory and leaves it as it grows ([`outlet`]): the run does not wait for
+//! the host.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,32 +24,31 @@ use numaherd::print::{called, quoted};
 /// Where the guest keeps the ledger.
 const IN_GUEST: &str = "/run/numaherd.ledger";
 
-/// Standard output kept as 3 for the program, and standard error for everything else.
+/// Keeps standard output as 3 for the program; everything else goes to standard error.
 const KEEP_STDOUT: &str = "exec 3>&1; exec \"$@\" >&2";
 
 /// The program, with the standard output that was kept.
 const WITH_STDOUT: &str = "exec \"$@\" >&3 3>&-";
 
-/// What a guest without modelled hardware can tell of threads and pages.
+/// The signals about threads and pages in a guest without modelled hardware.
 const IN_REAL_TIME: [Signal; 2] = [Signal::CpuUse, Signal::Residency];
 
 /// How a program is herded in a guest.
 #[derive(Debug)]
 pub struct Herded {
     arguments: Vec<OsString>,
-    /// Whether the policy needs the unit at the TLBs.
+    /// Whether the policy needs the IPM unit at the TLBs.
     pub needs_ipm: bool,
     /// Where the ledger goes, if anywhere.
     pub ledger: Option<HostLedger>,
 }
 
 impl Herded {
-    /// Checks everything that can be wrong about it and makes the ledger's file; nothing when nobody is
-    /// to herd.
+    /// Checks all options and creates the ledger's file; `None` if the program is not to be herded.
     ///
     /// # Errors
-    /// The policy or a setting is unknown, the configuration cannot be read, the policy needs what there
-    /// is not in real time, or the ledger cannot be made.
+    /// The policy or a setting is unknown, the configuration cannot be read, the policy needs a signal that real time
+    /// lacks, or the ledger cannot be created.
     pub fn of(herding: &Herding, time: Time) -> Result<Option<Self>> {
         let Some(arguments) = herding.arguments() else {
             return Ok(None);
@@ -97,7 +96,7 @@ impl Herded {
         command
     }
 
-    /// Has the ledger leave the guest while the process `writer` writes it.
+    /// Copies the ledger out of the guest while the process `writer` writes it.
     ///
     /// # Errors
     /// As [`outlet::follow`].
@@ -108,7 +107,7 @@ impl Herded {
         }
     }
 
-    /// What to do next, as the last words to whoever ran it.
+    /// What to do next, as the last message to the user.
     pub fn next_steps(&self) -> String {
         let numaherd = called();
         match &self.ledger {

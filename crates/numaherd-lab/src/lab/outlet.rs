@@ -1,5 +1,5 @@
-//! How a ledger leaves a guest, whose file system is gone with it: `cat` once a run is over, or `tail`
-//! while it lasts, in the guest, and the file of the host that what they give goes into.
+//! Copies a ledger out of a guest, whose file system ends with it. In the guest, `cat` runs after a run, or `tail`
+//! during it; their output goes into a file of the host.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use numaherd::ledger;
 /// What each ledger begins with.
 const HEADER: &[u8] = b"{\"numaherd-ledger\":";
 
-/// A ledger of the host's that a guest's is written into as it comes.
+/// A ledger of the host into which a guest's ledger is written as it comes.
 ///
-/// From its creation on it is whole: it has a header of the host's own, with the host's time, and the
-/// guest's lines follow without theirs.
+/// It is complete from its creation on: it has a header of the host's own, with the host's time, and the guest's
+/// lines follow without theirs.
 #[derive(Debug)]
 pub struct HostLedger {
     ledger: Writer,
@@ -29,11 +29,11 @@ pub struct HostLedger {
 }
 
 impl HostLedger {
-    /// Makes it, as `numaherd run --ledger` does: an older ledger of that name is kept as `<name>.1`, and
-    /// a file that is no ledger is refused.
+    /// Creates it, as `numaherd run --ledger` does: an older ledger of that name is kept as `<name>.1`, and a file
+    /// that is not a ledger is refused.
     ///
     /// # Errors
-    /// It cannot be made; the message says why.
+    /// It cannot be created; the message says why.
     pub fn create(path: &Path) -> Result<Self> {
         let mut ledger = ledger::create(path, u64::MAX)?;
         ledger.flush().map_err(coded)?;
@@ -78,7 +78,7 @@ impl Write for HostLedger {
     }
 }
 
-/// Copies a file of the guest's as it is now.
+/// Copies a file of the guest as it is now.
 ///
 /// # Errors
 /// It takes longer than `limit`, the guest dies, or `to` cannot be written.
@@ -87,8 +87,7 @@ pub fn copy(guest: &Guest, from: &Path, to: &mut dyn Write, limit: Duration) -> 
     drain(guest, &command, to, Some(limit))
 }
 
-/// Copies a file of the guest's from when it is there and as it grows, until the process that writes it
-/// has ended.
+/// Copies a file of the guest once it exists and as it grows, until the process that writes it has ended.
 ///
 /// # Errors
 /// As [`copy`]; there is no limit to how long the process may run.
@@ -106,7 +105,7 @@ fn drain(
     limit: Option<Duration>,
 ) -> Result<()> {
     let mut written = Ok(());
-    // How it ends says nothing: tail complains of a file that is not there yet.
+    // The exit code is ignored: tail complains about a file that does not exist yet.
     guest
         .stream(command, limit, |stream, bytes| {
             if stream == Stream::Stdout && written.is_ok() {

@@ -83,7 +83,7 @@ fn the_programs_understand_their_examples() {
     }
 }
 
-/// A line's words; of quotes it knows the double ones.
+/// A line's words; only double quotes count as quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![];
     for (at, part) in line.split('"').enumerate() {
@@ -153,7 +153,7 @@ fn hidden_commands_are_hidden() {
     }
 }
 
-/// What a program says of a file, where the program is here.
+/// What a program prints about a file, if the program is installed.
 fn said_by(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
     let output = Process::new(program).args(arguments).arg(file).output();
     let output = match output {

@@ -21,15 +21,15 @@ use numaherd::exit::{Exit, ended};
 pub struct Run {
     /// Bytes of the last-level cache, where they are known.
     pub cache_bytes: Option<u64>,
-    /// What it gave.
+    /// What was measured.
     #[serde(flatten)]
     pub measured: Measured,
 }
 
-/// What the rule needs of a machine.
+/// The figures of a machine that the rule needs.
 ///
 /// # Errors
-/// The figure that its file leaves out.
+/// Its file leaves out one, which is named.
 pub fn latencies(machine: &Machine, nodes: &Nodes) -> Result<Latencies> {
     let missing = |key: &str| {
         let told = format!(
@@ -80,7 +80,7 @@ pub struct Parts<'a> {
     pub options: &'a Options,
     /// Where it ran.
     pub nodes: &'a Nodes,
-    /// What the machine is like, where that is known.
+    /// The machine's latencies, where they are known.
     pub latencies: Option<Latencies>,
     /// Where and how it was measured, a line each.
     pub how: Vec<String>,
@@ -191,7 +191,7 @@ impl Parts<'_> {
         Some(report.of(measured))
     }
 
-    /// That the memory was where it was bound to be.
+    /// Checks that the memory was where it was bound to be.
     fn check_memory(&self, near: &[Measured], far: &[Measured]) -> Result<()> {
         let local_share = |run: &Measured| {
             let few = run.lines < run.instructions / 1000;

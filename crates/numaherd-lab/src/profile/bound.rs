@@ -15,8 +15,8 @@ use numaherd_topology::CpuSet;
 use crate::cli::ProfileRun;
 use crate::held::Held;
 
-/// What holds a program back that does not know of a start: says that it is there, waits for the
-/// FIFO's end, becomes the program.
+/// Holds a program back that does not know a start signal: creates the file, waits for the FIFO's end, becomes the
+/// program.
 const HOLD: &str = r#"ready=$1 go=$2; shift 2; : >"$ready"; read -r _ <"$go"; exec "$@""#;
 
 /// Starts the program, bound and held back; `scratch` holds the FIFO `go`.
@@ -27,7 +27,7 @@ pub fn start(options: &ProfileRun, cpus: &CpuSet, scratch: &Path) -> Result<Held
     let (ready, go) = (scratch.join("ready"), scratch.join("go"));
     let mut command = Command::new("numactl");
     command
-        // The program may have CPUs that this one, kept away from them, may not.
+        // The program may use CPUs from which this process is kept away.
         .args(["--all", &format!("--physcpubind={cpus}")])
         .args([&format!("--membind={}", options.memory_node), "--"]);
     if options.part.waits {
@@ -43,7 +43,7 @@ pub fn start(options: &ProfileRun, cpus: &CpuSet, scratch: &Path) -> Result<Held
     started.map_err(|error| ended(Exit::NotSetUp, numactl_missing(&error)))
 }
 
-/// What is said when numactl cannot be run.
+/// The error when numactl cannot be run.
 pub fn numactl_missing(error: &std::io::Error) -> String {
     format!(
         "cannot run numactl, which binds a program to CPUs and memory: {error}; `make setup` \

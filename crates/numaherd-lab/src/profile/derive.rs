@@ -66,7 +66,7 @@ impl Rates {
     }
 }
 
-/// How the lines in flight came about.
+/// How the lines in flight were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InFlight {
@@ -85,7 +85,7 @@ pub enum InFlight {
 pub struct Wait {
     /// Lines in flight while the program waits.
     pub misses_in_flight: f64,
-    /// How it came about.
+    /// How these were found.
     pub how: InFlight,
     /// Cycles per instruction with the last-level cache answering all.
     pub cycles_per_instruction: f64,

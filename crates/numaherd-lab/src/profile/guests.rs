@@ -15,7 +15,7 @@ use crate::cli::Profile as Options;
 use crate::lab;
 use numaherd::exit::{Exit, OrExit, ended};
 
-/// The machine that the lab is made after unless another is named.
+/// The machine of the lab unless another is named.
 const USUAL_MACHINE: &str = "lab-4x2-half";
 
 /// Measures in guests of a machine, one for each size of its last-level cache.
@@ -114,7 +114,7 @@ fn in_guest(
         .context("the guest ended without the lab's report of what it did; run it again")?;
     let report: Report =
         serde_json::from_str(&report).context("the lab's report cannot be read")?;
-    // The report tells of whole programs alone.
+    // The report covers whole programs only.
     if options.part.skip.is_none() && options.part.length.is_none() {
         for run in &mut measured {
             run.own = Some(report.own(&run.pids));
@@ -135,7 +135,7 @@ fn with_cache(machine: &Machine, kib: u64) -> Result<Machine> {
         .iter_mut()
         .rfind(|spec| spec.kind != CacheKind::Instruction);
     last.context("there is a last-level cache")?.size_kib = kib;
-    // Whether the lab can have such a cache, its model knows.
+    // The lab's model knows whether it can have such a cache.
     let same = last_level(machine)?.size_kib == kib;
     numaherd_lab_launcher::machine::hardware(&other).map_err(|error| {
         let message = if same {

@@ -24,19 +24,19 @@ pub struct Measured {
     pub lines: u64,
     /// Of these, from the node of the core; `None` where the machine does not tell.
     pub local_lines: Option<u64>,
-    /// What the program itself did from its start to its end, where that is told apart.
+    /// What the program itself did from its start to its end, where that is counted apart.
     pub own: Option<Own>,
     /// Seconds from the beginning of the counted part to the last reading.
     pub seconds: f64,
     /// Seconds from there to the program's end.
     pub whole_seconds: f64,
-    /// Seconds of CPU time, over all threads, in what was counted, per second of it.
+    /// Seconds of CPU time, over all threads, per second of the counted part.
     pub cpus_used: f64,
     /// Most threads of one process that were at work at the same time.
     pub threads: u32,
     /// Largest resident memory of one process, in bytes.
     pub footprint_bytes: u64,
-    /// Lowest share of a thread's time in which its counters had a turn.
+    /// Lowest share of a thread's time in which its counters ran.
     pub counted_share: f64,
     /// What the counters are.
     pub counters: String,
@@ -63,15 +63,15 @@ impl Measured {
         )
     }
 
-    /// Cycles per instruction. The kernel's cycles count, as the program waits for them. Its
-    /// instructions do not where they can be told apart: they come with time, not with work, and
-    /// beside few instructions with long waits they are many.
+    /// Cycles per instruction. The kernel's cycles count, because the program waits for them. The
+    /// kernel's instructions do not, where they are counted apart: they grow with time, not with
+    /// work, and are many beside a program's few instructions with long waits.
     pub fn cycles_per_instruction(&self) -> f64 {
         let counted = self.cycles as f64 / self.instructions as f64;
         let Some(own) = self.own else {
             return counted;
         };
-        // What share of the program's work was counted, its lines say exactly, if it has any.
+        // The program's lines, if it has any, say exactly what share of its work was counted.
         if own.lines.saturating_mul(1000) < own.instructions {
             return counted;
         }

@@ -1,4 +1,4 @@
-//! `numaherd profile`: runs a program alone, with memory near and far, and writes down what it asks
+//! `numaherd profile`: runs a program alone, with memory near and far, and records what it demands
 //! of a machine.
 //!
 //! In the lab, or on this machine (`--here`), the program runs at least three times:
@@ -11,7 +11,7 @@
 //!
 //! In the lab a guest is booted for each size of the cache; the runs of one size share it, and the
 //! lab's own report of it adds what perf events of other machines do not show: accesses to the
-//! cache, prefetches apart, and write-backs. What the figures are made from is in `derive`.
+//! cache, prefetches apart, and write-backs. The rules for the figures are in `derive`.
 
 mod assemble;
 mod bound;

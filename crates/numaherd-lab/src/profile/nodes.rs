@@ -101,7 +101,7 @@ impl Nodes {
     }
 }
 
-/// What a run printed, or the error that it said.
+/// What a run printed, or its error.
 ///
 /// # Errors
 /// The run's own error, with its exit code.

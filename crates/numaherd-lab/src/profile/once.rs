@@ -3,9 +3,9 @@
 //! guest).
 //!
 //! It is held back until its counters are open; from then on they are read every [`TICK`]. What a
-//! thread does between the last reading and its end is lost, so ratios (cycles and lines per
-//! instruction) are of what was read, and the total of instructions is scaled up by the time that
-//! was not.
+//! thread does between the last reading and its end is lost. Ratios (cycles and lines per
+//! instruction) therefore cover what was read, and the total of instructions is scaled up for the
+//! time that was not.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
     }
     let from = counted_from.unwrap_or(seen_at);
     measured.seconds = (seen_at - from).as_secs_f64();
-    // Of a program that was stopped, what came after the last reading is no part of the profile.
+    // The profile of a program that was stopped ends with the last reading.
     measured.whole_seconds = match stopped {
         true => measured.seconds,
         false => begun.elapsed().saturating_sub(from).as_secs_f64(),

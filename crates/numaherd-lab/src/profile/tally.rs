@@ -10,8 +10,8 @@ use super::measured::Measured;
 use super::once::ROOT;
 use crate::cli::ProfileRun;
 
-/// CPU time in seconds that a run must give: of less, what is lost between the last reading and the
-/// end would be too large a part.
+/// The least CPU time of a run, in seconds: in a shorter run, too large a part is lost between the last reading and
+/// the end.
 const LEAST_CPU_SECONDS: f64 = 0.2;
 
 /// Instructions that a run must give, so that start, end and interrupts are about a percent at most.
@@ -54,10 +54,10 @@ impl Measured {
         }
     }
 
-    /// That there is enough to draw figures from.
+    /// Checks that there is enough for figures.
     ///
     /// # Errors
-    /// What there is, and how much it would have to be.
+    /// There is too little: how much, and how much is needed.
     pub fn check(&self, cpu_seconds: f64, options: &ProfileRun) -> Result<()> {
         let name = options.program[0].display();
         if cpu_seconds < LEAST_CPU_SECONDS || self.instructions < LEAST_INSTRUCTIONS {

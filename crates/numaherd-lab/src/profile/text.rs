@@ -62,10 +62,10 @@ pub struct Point {
 }
 
 impl Profile {
-    /// The profile as a file of `data/programs` has it.
+    /// The profile, in the form of the files of `data/programs`.
     ///
     /// # Errors
-    /// What the file would have to leave out, and what would give it.
+    /// The file would lack a figure; the message says what would give it.
     pub fn to_toml(&self) -> Result<String, &'static str> {
         let wait = self.wait.as_ref().ok_or(NO_LATENCIES)?;
         // The threads shared the cache, so each held its part.
@@ -246,7 +246,7 @@ fn significant(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// As TOML has it: always with a point, never with an exponent.
+/// A figure in TOML: always with a point, never with an exponent.
 fn figure(value: f64) -> String {
     let text = significant(value).to_string();
     if text.contains('.') {

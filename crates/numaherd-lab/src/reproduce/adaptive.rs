@@ -1,11 +1,12 @@
-//! What `adaptive` must show on the model: the papers' suites beside Linux, all seed policies and the joint oracle,
-//! also in worlds whose physics are not those that the policy reckons with.
+//! What `adaptive` must show on the model: the papers' suites compared with Linux, all seed policies and the joint
+//! oracle, also in worlds whose physics differ from what the policy assumes.
 //!
 //! The *time* of a workload under a policy is the mean slowdown of its jobs, against each alone, as a share of
 //! that under Linux from the same seed; that of a suite is the mean over its workloads and seeds.
 //!
-//! The *bound* is the joint oracle's time, or that of Linux where this is less. The oracle counts no cost of moving: of
-//! jobs whose phases change often it moves threads and memory so often that leaving all as it is takes less time.
+//! The *bound* is the joint oracle's time, or that of Linux where this is less. The oracle ignores the cost of
+//! moving: if the phases of jobs change often, it moves threads and memory so often that leaving all in place takes
+//! less time.
 
 mod physics;
 
@@ -26,7 +27,7 @@ use super::{brm, dino, nmass};
 
 const ADAPTIVE: &str = "adaptive";
 const BOUND: &str = "joint-oracle";
-/// The policies of the papers, and those that are older or simpler, as far as the model has what they go by.
+/// The policies of the papers, and older or simpler ones, as far as the model has the signals that they use.
 const SEEDS: [&str; 9] = [
     "homeward",
     "interleave",
@@ -76,8 +77,8 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
     Ok(measured)
 }
 
-/// IPM's programs, with eight threads, on two of its machines: time against first touch, and how much of what is
-/// gained by threads and pages that are where the whole trace says.
+/// IPM's programs, with eight threads, on two of its machines: time against first touch, and its gain as a share of
+/// what the oracle gains, which places threads and pages by the whole trace.
 fn on_traces(effort: &Effort, traces: &Traces) -> Result<Measured> {
     let plays = Plays::new(traces);
     let setup = Setup::new(&plays, effort.seeds(), 0);
@@ -129,7 +130,7 @@ fn as_described(suite: &Suite, effort: &Effort) -> Result<Measured> {
     Ok(measured)
 }
 
-/// The same where the world is another than described.
+/// The same in worlds that differ from the description.
 fn perturbed(suite: &Suite, effort: &Effort) -> Result<Measured> {
     let mut all = Times::new();
     for world in effort.seeds() {

@@ -63,7 +63,7 @@ fn benchmarks(cpus: u32) -> [Benchmark; 4] {
 }
 
 impl Benchmark {
-    /// The program, of whose rounds a run makes this part.
+    /// The program; a run makes this part of its rounds.
     fn program(&self, in_flight: f64, part: f64) -> Result<Program> {
         let parts = if self.is_shared { 1 } else { self.threads };
         let bytes = self.bytes as f64;

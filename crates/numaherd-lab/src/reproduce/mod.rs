@@ -256,7 +256,7 @@ fn of_paper(paper: Paper, effort: &Effort) -> Effort {
     }
 }
 
-/// The machines of a paper that another can take the place of: those of its experiments on the model.
+/// The machines of a paper that `--machine` can replace: those of its experiments on the model.
 fn machines_of(paper: Paper) -> &'static [&'static str] {
     match paper {
         Paper::Dino => &dino::MACHINES,

@@ -135,10 +135,10 @@ fn of_paper(paper: Paper) -> Vec<&'static Kernel> {
     }
 }
 
-/// What was measured on traces; why nothing was where the lab, which records them, is not set up.
+/// The results on traces; or why there are none, if the lab, which records traces, is not set up.
 ///
 /// # Errors
-/// All others.
+/// All other errors.
 pub fn where_recorded(on_traces: Result<Measured>) -> Result<Measured> {
     match on_traces {
         Err(error) if exit::of(&error) == Some(Exit::NotSetUp) => {
@@ -191,7 +191,7 @@ impl Traces {
     /// Checks that each trace of a paper's experiments is there or can be recorded.
     ///
     /// # Errors
-    /// One is not there, and what records it is not set up.
+    /// One is missing, and the lab that records it is not set up.
     pub fn check(&self, paper: Paper) -> Result<()> {
         let mut kernels = of_paper(paper).into_iter();
         match kernels.find(|kernel| !is_of(&self.folder.join(kernel.file()), &kernel.command())) {

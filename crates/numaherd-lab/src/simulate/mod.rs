@@ -1,8 +1,8 @@
 //! `numaherd simulate`: a scenario on the contention model, under several policies.
 //!
-//! Every trial is the loop that herds a live machine, on modelled time. Trials know nothing of each
-//! other: they run on all cores, and give the same however many there are. The trials of one repeat
-//! start from the same seed under every policy.
+//! Every trial is the loop that herds a live machine, on modelled time. Trials are independent: they run on all
+//! cores, and give the same results however many there are. The trials of one repeat start from the same seed under
+//! every policy.
 
 mod table;
 

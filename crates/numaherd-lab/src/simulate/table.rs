@@ -82,8 +82,8 @@ Slowdown is completion time over that alone on the machine; worst, the longest o
 repeats; dev., the standard deviation over the mean. Saved is against the first policy. Thread moves
 are those between memory domains, by anyone; in brackets, what the policy ordered.";
 
-/// What the best of the others saves, or loses, against the first: of those that a machine can run, where there are some.
-/// An oracle bounds what they could save.
+/// What the best of the others saves, or loses, against the first. Policies for models alone count only if there is
+/// no other: an oracle bounds what the others could save.
 pub fn verdict(all: &[PolicyFigures]) -> Option<String> {
     let (first, others) = all.split_first()?;
     let saves = |figures: &&PolicyFigures| figures.saved.map_or(f64::MIN, |saved| saved.mean);

@@ -1,14 +1,13 @@
-//! The documents hold what the program is: every command in them is one that it understands.
+//! The documents match the program: every command in them is one that it understands.
 //!
-//! Problem: an option that is renamed lives on in the guides, and the person who copies it at night
-//! is the first to know. Rule: each command line of `numaherd` in a code block of README.md,
-//! CONTRIBUTING.md, docs/ and the workloads' page is read by the program's own definition, and so is
-//! each that stands in the text between backquotes. In a block a command is whole; in the text it may
-//! leave out what must be given (`numaherd report`) or say in capitals what stands there, but name
-//! nothing that there is not.
+//! Problem: an option that is renamed lives on in the guides, and the person who copies it at night is the first to
+//! know. Rule: the program's own definition reads each command line of `numaherd` in a code block of README.md,
+//! CONTRIBUTING.md, docs/ and the workloads' page, and each that is between backquotes in the text. In a block, a
+//! command is complete. In the text, it may leave out required arguments (`numaherd report`) or name them in
+//! capitals, but must not name anything that does not exist.
 //!
-//! Beyond what clap knows: policies in it are policies, `make` has its targets, and what a command
-//! reads from this tree (`scenarios/…`, `data/…`, `scripts/…`) is there.
+//! Beyond what clap knows: policies in it are policies, `make` has its targets, and what a command reads from this
+//! tree (`scenarios/…`, `data/…`, `scripts/…`) exists.
 
 mod commands;
 
@@ -101,9 +100,9 @@ pub fn read(words: &[String]) -> Result<Vec<String>, clap::Error> {
     })
 }
 
-/// The first name that is no policy's.
+/// The first name that is not a policy's.
 fn unknown(names: &[String]) -> Option<String> {
-    // What stands for any name is written in capitals; the peers of the lab are no policies.
+    // Placeholders for names are written in capitals; the peers of the lab are not policies.
     let peers = World::Lab.other_policies();
     let concrete =
         |name: &&String| name.chars().any(char::is_lowercase) && !peers.contains(&name.as_str());
@@ -113,7 +112,7 @@ fn unknown(names: &[String]) -> Option<String> {
         .find_map(|name| Some(registry::halves(Ours::of(name).policy).err()?.to_string()))
 }
 
-/// The first file of this tree that a command reads and that is not in it.
+/// The first file of this tree that a command reads and that does not exist.
 fn missing(words: &[String]) -> Option<String> {
     let of_the_tree = |word: &&String| {
         ["scenarios/", "data/", "scripts/"]

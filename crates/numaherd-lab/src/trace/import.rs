@@ -29,7 +29,7 @@ pub fn import(options: &TraceImport) -> Result<()> {
     let (file, imported) = match read {
         Ok(done) => done,
         Err(error) => {
-            // What was begun is no trace that anybody asked for.
+            // The unfinished file is not a trace.
             let _ = std::fs::remove_file(&options.output);
             return Err(ended!(Usage, "{}: {error}", options.file.display()));
         }

@@ -18,7 +18,7 @@ const LISTED: usize = 32;
 /// Prints what is in a trace.
 ///
 /// # Errors
-/// The file cannot be read or is no trace.
+/// The file cannot be read or is not a trace.
 pub fn info(options: &TraceInfo) -> Result<()> {
     let info = read(&opened(&options.file)?)?;
     print::shown(options.json, &info, || {
@@ -106,7 +106,7 @@ fn shown(info: &Info) -> String {
     text
 }
 
-/// What fits into a line of what the recorder said.
+/// A value from the recorder on one line, if it fits.
 fn brief(key: &str, value: &serde_json::Value) -> Option<String> {
     use serde_json::Value;
     match value {

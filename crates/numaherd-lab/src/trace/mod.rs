@@ -16,10 +16,10 @@ use crate::cli::Trace;
 use numaherd::exit::ended;
 use numaherd::print;
 
-/// Does what was asked for.
+/// Carries out the command.
 ///
 /// # Errors
-/// A file cannot be read or written, or is none that can be used; the message says which and why.
+/// A file cannot be read or written, or is unusable; the message says which and why.
 pub fn trace(command: &Trace) -> Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match command {
@@ -31,7 +31,7 @@ pub fn trace(command: &Trace) -> Result<ExitCode> {
     }
 }
 
-/// Opens a trace or a text that one can be made of; says on standard error what is wrong with it.
+/// Opens a trace, or imports a text as one and reports that on standard error.
 ///
 /// # Errors
 /// The file is neither, or cannot be read.

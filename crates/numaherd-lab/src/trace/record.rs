@@ -14,7 +14,7 @@ use numaherd_trace::Trace;
 use crate::cli::TraceRecord;
 use crate::lab;
 
-/// Records a program; its output and exit code come back. What was recorded is said on standard error.
+/// Records a program, and passes on its output and exit code. A summary goes to standard error.
 ///
 /// # Errors
 /// The lab is not set up, the machine cannot be built, the program cannot be started, or the trace

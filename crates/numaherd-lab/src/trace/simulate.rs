@@ -1,7 +1,7 @@
 //! `numaherd trace simulate`: a trace on a modelled machine, under several policies.
 //!
-//! Every trial is the loop that herds a live machine, on modelled time. Trials know nothing of each
-//! other: they run on all cores, and give the same however many there are. The trials of one run
+//! Every trial is the loop that herds a live machine, on modelled time. Trials are independent:
+//! they run on all cores, and give the same results however many there are. The trials of one run
 //! start from the same seed under every policy.
 
 mod table;
@@ -45,7 +45,7 @@ struct Played {
 pub struct Compared {
     /// Its name.
     pub policy: String,
-    /// What came of each run.
+    /// The figures of each run.
     pub runs: Vec<Figures>,
 }
 

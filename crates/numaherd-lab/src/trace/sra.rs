@@ -41,7 +41,7 @@ pub fn sra(options: &TraceSra) -> Result<()> {
     print::shown(options.json, &found, || shown(&found))
 }
 
-/// What is tried, of what the user says and the paper's choice of the rest.
+/// The options that are tried: the user's, and the paper's for the rest.
 fn tried(options: &TraceSra) -> Result<Options> {
     let usual = Options::default();
     let caches = match &options.machine {
@@ -61,7 +61,7 @@ fn tried(options: &TraceSra) -> Result<Options> {
     })
 }
 
-/// What was given; the usual where nothing was.
+/// The given values, or the usual ones if none are given.
 fn given<T: Clone>(given: &[T], usual: Vec<T>) -> Vec<T> {
     match given {
         [] => usual,

@@ -1,4 +1,4 @@
-//! The command line of `numaherd agent` and `numaherd advise`, what concerns virtual machines.
+//! The command line of `numaherd agent` and `numaherd advise`, for virtual machines.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The command line of numad(8), as the program reads it when it is started under that name.
 //!
-//! Source: `numad -h` and what numad 20150602 of Debian was seen to take: of `-w 4x` or `-w 4:5MiB` the digits
-//! count, a further `-w` replaces the one before, and 0 CPUs may be asked for.
+//! Source: `numad -h` and the observed behaviour of numad 20150602 of Debian: it reads only the digits of `-w 4x` or
+//! `-w 4:5MiB`, a further `-w` replaces the one before, and 0 CPUs are permitted.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl AsNumad {
     /// Reads the arguments, of which the first is the name.
     ///
     /// # Errors
-    /// numad has no such option, or the value cannot be read; a message.
+    /// A message: numad has no such option, or the value cannot be read.
     pub fn read(arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut matches = definition()
             .try_get_matches_from(arguments)
@@ -65,13 +65,13 @@ impl AsNumad {
         })
     }
 
-    /// The options of `advise` that ask the same.
+    /// The equivalent options of `advise`.
     pub fn advise(root: PathBuf, want: Wanted) -> Advise {
         Advise { want, root }
     }
 }
 
-/// `numad -h`, in so many words as matter here.
+/// The parts of `numad -h` that matter here.
 pub const USAGE: &str = "\
 Usage: numad <options> ...
 -h to print this usage info
@@ -99,7 +99,7 @@ fn definition() -> Command {
         )
 }
 
-/// Reads `4` or `4:2048`; as numad does, without regard to what follows the digits of either.
+/// Reads `4` or `4:2048`. Like numad, it ignores what follows the digits of either.
 fn wanted(text: &str) -> Result<Wanted, String> {
     let number = |text: &str| -> Option<u64> {
         let text = text.trim_start();

@@ -1,4 +1,4 @@
-//! `numaherd config`: what holds and what sets it, whether a file is right, what every key means.
+//! `numaherd config`: shows the settings and what sets each, checks a file, describes every key.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::doctor;
 use crate::exit::{Coded, Exit, OrExit, ended};
 use crate::print::{self, Shown};
 
-/// Does what is asked.
+/// Carries out the command.
 ///
 /// # Errors
 /// The configuration is wrong or cannot be read, a key is unknown, or standard output cannot be
@@ -54,7 +54,7 @@ fn show(options: &ConfigShow) -> Result<()> {
     print::out(&as_file(&effective, &lines, options.changed))
 }
 
-/// The same with what policies and program make of what is left out.
+/// The same, with what policies and program use for keys left out.
 fn resolved(config: &Config) -> Result<Config> {
     let mut resolved = config.clone();
     let policy = resolved
@@ -82,27 +82,27 @@ fn resolved(config: &Config) -> Result<Config> {
     Ok(resolved)
 }
 
-/// How often threads are placed where nobody says, in ms.
+/// The default interval between placements, in ms.
 const USUAL_INTERVAL_MS: u64 = 1000;
 
-/// A key of what is shown.
+/// A key that is shown.
 struct ShownKey {
     /// Its name, `group[0].name` in a list.
     name: String,
     /// Its heading in a file.
     heading: String,
     key: Key,
-    /// What somebody set, or the default.
+    /// The value that was set, or the default.
     set: Option<Value>,
-    /// What is made of it where it is left out.
+    /// The value in effect if it is left out.
     resolved: Option<Value>,
-    /// Who set it.
+    /// What set it, in words.
     origin: Option<String>,
 }
 
 impl ShownKey {
-    /// The value, or what the policy or the program makes of it where it is left out and that is known; and what
-    /// set it.
+    /// The value, or if it is left out, the one that the policy or the program uses, as far as known; and what set
+    /// it.
     fn held(&self) -> Value {
         let from = match (&self.origin, &self.set) {
             (Some(origin), _) => origin,
@@ -144,7 +144,7 @@ fn shown_lines(effective: &Effective, set: &Values, resolved: &Values) -> Vec<Sh
     lines
 }
 
-/// What holds, as a configuration file that says the same.
+/// The settings in effect, as an equivalent configuration file.
 fn as_file(effective: &Effective, lines: &[ShownKey], changed: bool) -> Shown {
     let file = match &effective.file {
         Some(file) => format!("{}, then ", file.display()),
@@ -215,7 +215,7 @@ fn check(options: &ConfigCheck) -> Result<()> {
     ))
 }
 
-/// What a configuration names has to be right on this machine as well.
+/// Checks that what a configuration names is valid on this machine.
 fn check_here(effective: &Effective) -> Result<()> {
     let Config {
         events,
@@ -225,7 +225,7 @@ fn check_here(effective: &Effective) -> Result<()> {
         ..
     } = &effective.config;
     doctor::event_table(events.as_deref())?;
-    // What this user may not see, and what is not there yet, is no mistake.
+    // A file that this user may not see, or that does not exist yet, is fine.
     let is_wrong = |error: &HerdError| error.exit() == Exit::Usage && !is_missing(error);
     let ledger = ledger.as_deref().map(Writer::check);
     let journal = journal
@@ -300,7 +300,7 @@ fn list(options: &ConfigKeys) -> Result<()> {
     })
 }
 
-/// A key's name as somebody may have copied it out of a file: `[herd.limits]`, `scope = "node"`.
+/// A key's name, even if it was copied from a file: `[herd.limits]`, `scope = "node"`.
 fn plain_name(written: &str) -> String {
     let name = written.split('=').next().unwrap_or(written).trim();
     name.trim_start_matches('[')

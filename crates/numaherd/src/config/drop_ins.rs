@@ -1,9 +1,9 @@
-//! Further groups, in files of their own: programs that know what runs on a machine write them, so that nobody edits the
-//! configuration for them.
+//! Further groups, in files of their own. Programs that know what runs on a machine write them, so that the
+//! configuration need not be edited.
 //!
-//! The key `groups_from` names a directory. Each file in it whose name ends with `.toml` holds `[[group]]` and nothing
-//! else; the groups follow those of the configuration, file by file in the order of their names. A directory that is not
-//! there has none. What is wrong is named with the file and line, and the configuration is then refused as a whole.
+//! The key `groups_from` names a directory. Each file in it whose name ends with `.toml` holds `[[group]]` and
+//! nothing else; the groups follow those of the configuration, file by file in the order of their names. A missing
+//! directory has no groups. A mistake is reported with its file and line, and the whole configuration is refused.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ impl Effective {
     /// Takes in the groups of the directory that the configuration names.
     ///
     /// # Errors
-    /// A file there cannot be read or is wrong, or its groups do not go with the others.
+    /// A file there cannot be read or is wrong, or its groups conflict with the others.
     pub(super) fn take_in(&mut self) -> Result<()> {
         let Some(folder) = self.config.groups_from.clone() else {
             return Ok(());
@@ -68,7 +68,7 @@ impl Group {
     }
 }
 
-/// The files of a directory of groups, by their names.
+/// The files of a directory of groups, sorted by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let refused = |why: String| {
         let shown = folder.display();
@@ -100,7 +100,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// A configuration and a directory of groups with these files.
+    /// Reads a configuration and a directory of groups with these files.
     fn told(own: &str, files: &[(&str, &str)]) -> Result<Effective, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("n.toml");

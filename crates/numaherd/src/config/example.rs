@@ -1,5 +1,4 @@
-//! `contrib/numaherd.toml`: a configuration file with every key, drawn from [`super::keys`] and the
-//! defaults, so that it cannot lie.
+//! `contrib/numaherd.toml`: a configuration file with every key, generated from [`super::keys`] and the defaults.
 
 use super::keys::{self, Key};
 
@@ -27,8 +26,8 @@ pub fn example() -> String {
         for line in wrapped(table.section.about) {
             file += &format!("# {line}\n");
         }
-        // An empty group is an error; any other heading may stay, so that a key whose # is taken away
-        // is below its own.
+        // The heading of an empty group is an error. Other headings stay, so that each key whose # is removed is
+        // below its own.
         if !table.name.is_empty() {
             let mark = if table.in_list { "#" } else { "" };
             file += &format!("{mark}{}\n", table.heading());
@@ -84,8 +83,7 @@ pub fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// A file in which every key that is there has another value than the default; `selection` takes one
-/// kind of process only.
+/// A file in which every key has another value than its default; `selection` takes one kind of process only.
 #[cfg(test)]
 pub fn every_key_changed() -> String {
     use std::fmt::Write as _;
@@ -147,7 +145,7 @@ mod tests {
             text += bare.unwrap_or(line);
             text.push('\n');
         }
-        // One kind of process is all that a selection takes.
+        // A selection takes one kind of process only.
         for key in [
             "name = \"postgres\"  # left out: processes of any name",
             "user = \"postgres\"",

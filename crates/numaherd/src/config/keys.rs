@@ -1,5 +1,5 @@
-//! Every key of the configuration with its default, as documentation and `numaherd config` show it. All is
-//! drawn from the definitions of the settings.
+//! Every key of the configuration with its default, as documentation and `numaherd config` show it. All is generated
+//! from the definitions of the settings.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::file::Config;
 use super::file::groups::Group;
 
-/// A key, and what is known of it.
+/// A key, and its definition.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// Its dotted name.
@@ -21,10 +21,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// Its default as TOML writes it; what leaving it out means, where that is its default.
+    /// Its default, as TOML.
     ///
     /// # Errors
-    /// What leaving it out means.
+    /// What leaving it out means, if it has none.
     pub fn default(&self) -> Result<String, &'static str> {
         if self.setting.optional {
             return Err(self.setting.left_out);
@@ -36,7 +36,7 @@ impl Key {
         Ok(default_of(&self.name).map_or_else(|| empty.to_owned(), as_toml))
     }
 
-    /// What it does, with what has to be known about reading it again.
+    /// What it does, with its source.
     pub fn what(&self) -> String {
         let mut what = self.setting.described();
         if !self.setting.source.is_empty() {
@@ -77,7 +77,7 @@ pub fn find(name: &str) -> Option<Key> {
     keys().into_iter().find(|key| key.name == name)
 }
 
-/// The names of keys or tables that are nearest to one that is none, for a message.
+/// The names of keys or tables that are nearest to an unknown one, for a message.
 pub fn did_you_mean(name: &str) -> String {
     let tables = tables().into_iter().map(|table| table.name);
     let all: Vec<String> = keys()
@@ -101,7 +101,7 @@ fn last(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// The default of a key; of a group's keys, that of a new group. `None` where it is nothing.
+/// The default of a key; of a group's keys, that of a new group. `None` if it has none.
 pub fn default_of(name: &str) -> Option<&'static Value> {
     static DEFAULTS: LazyLock<Value> = LazyLock::new(|| {
         let mut all = plain(&Config::default());
@@ -114,8 +114,7 @@ pub fn default_of(name: &str) -> Option<&'static Value> {
         .try_fold(&*DEFAULTS, |value, part| value.get(part))
 }
 
-/// A configuration or a part of it as plain values. JSON's, since TOML's integers do not reach as far
-/// as a seed may.
+/// A configuration or a part of it as plain values, of JSON because a seed may exceed TOML's integers.
 pub fn plain(value: &impl Serialize) -> Value {
     serde_json::to_value(value)
         .expect("a configuration has names for keys and no value that JSON lacks")
@@ -123,7 +122,7 @@ pub fn plain(value: &impl Serialize) -> Value {
 
 /// A plain value as TOML writes it on one line.
 pub fn as_toml(value: &Value) -> String {
-    // What is beyond TOML's integers, as a seed may be, is written as in JSON.
+    // A number beyond TOML's integers, such as a seed, is written as in JSON.
     let written = toml::Value::try_from(value).map(|value| value.to_string());
     written.unwrap_or_else(|_| value.to_string())
 }

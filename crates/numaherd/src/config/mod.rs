@@ -36,30 +36,30 @@ use crate::cli::Run;
 use crate::exit::{Exit, OrExit, ended};
 pub use file::Config;
 
-/// The configuration that is read when nobody names one.
+/// The configuration that is read by default.
 pub const USUAL_FILE: &str = "/etc/numaherd/numaherd.toml";
 
-/// Names another, or `none`.
+/// The variable that names another, or `none`.
 pub const VARIABLE: &str = "NUMAHERD_CONFIG";
 
 /// The largest file that is read, in bytes.
 pub const LARGEST_FILE: u64 = 1 << 20;
 
-/// In place of a file: none is read.
+/// Stands for no file.
 const NO_FILE: &str = "none";
 
-/// A configuration, and where each of its values is from.
+/// A configuration, and the origin of each of its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effective {
-    /// What holds.
+    /// The settings in effect.
     pub config: Config,
     /// The file that was read.
     pub file: Option<PathBuf>,
     /// The files with further groups that were read.
     pub drop_ins: Vec<PathBuf>,
-    /// Where the values are from that somebody set, by their keys' names (`group[0].name` in a list).
+    /// The origins of values that were set, by their keys' names (`group[0].name` in a list).
     pub origins: BTreeMap<String, Origin>,
-    /// Keys of the file that are called otherwise by now, and what to write instead.
+    /// Keys of the file that have been renamed, and what to write instead.
     pub notices: Vec<Finding>,
 }
 
@@ -106,7 +106,7 @@ impl Wanted {
     }
 }
 
-/// What of a limit is not on the machine, if anything.
+/// Which of the limit's CPUs or nodes the machine lacks, if any.
 fn beyond<T: Id>(what: &str, limit: Option<&IdSet<T>>, machine: &IdSet<T>) -> Option<String> {
     let absent = limit?.difference(machine);
     let why = || format!("this machine has no {what} {absent}; it has {machine}");
@@ -125,18 +125,18 @@ macro_rules! overrule {
 }
 
 impl Effective {
-    /// What holds for a run of these options.
+    /// The settings of a run with these options.
     ///
     /// # Errors
-    /// The file cannot be read, or has a key or value that cannot be: the message names file, line
-    /// and key. An option has a value that cannot be.
+    /// The file cannot be read, or has an unknown key or an invalid value: the message names file, line and key. An
+    /// option has an invalid value.
     pub fn of(run: &Run) -> Result<Self> {
         let mut effective = Self::without_drop_ins(run)?;
         effective.take_in()?;
         Ok(effective)
     }
 
-    /// What would hold for a run of these options if there were no files with further groups.
+    /// The settings of a run with these options, without the files with further groups.
     ///
     /// # Errors
     /// As [`Effective::of`].
@@ -152,7 +152,7 @@ impl Effective {
         Ok(())
     }
 
-    /// What is wrong with the value of a key, by where the value is from.
+    /// The error for the value of a key, which names the value's origin.
     pub fn refused(&self, key: &str, why: &dyn fmt::Display) -> anyhow::Error {
         match self.origin(key) {
             // The option is the key.
@@ -162,10 +162,10 @@ impl Effective {
         }
     }
 
-    /// Whether the CPUs and nodes that the settings name are this machine's.
+    /// Checks that this machine has the CPUs and nodes that the settings name.
     ///
     /// # Errors
-    /// It has no such CPU or node.
+    /// It lacks such a CPU or node.
     pub fn check_limits(&self, machine: &Topology) -> Result<()> {
         let limits = &self.config.herd.limits;
         let cpus: CpuSet = machine.cpus().iter().map(|cpu| cpu.id).collect();
@@ -186,7 +186,7 @@ impl Effective {
         }
     }
 
-    /// What the file says that is in force where no command line says otherwise.
+    /// The settings of the file that `option` names, or else of the default one.
     ///
     /// # Errors
     /// As [`Effective::of`].
@@ -194,7 +194,7 @@ impl Effective {
         Self::read_all(&Wanted::here(option))
     }
 
-    /// What this file says.
+    /// The settings of this file.
     ///
     /// # Errors
     /// As [`Effective::of`].
@@ -233,7 +233,7 @@ impl Effective {
         };
         let (mut config, read) =
             Config::parse(&text, &path.display().to_string()).or_exit(Exit::Usage)?;
-        // A file that it names is beside it.
+        // Relative paths start from the file's folder.
         if let Some(folder) = path.parent() {
             let named = [
                 &mut config.events,
@@ -257,7 +257,7 @@ impl Effective {
         })
     }
 
-    /// What the command line says otherwise.
+    /// Applies the options of the command line.
     fn overrule(&mut self, run: &Run) -> Result<()> {
         let (files, steering) = (&run.files, &run.steering);
         overrule! { self:
@@ -279,7 +279,7 @@ impl Effective {
         self.choose(run)
     }
 
-    /// Whose threads, where the command line says: what the file says of it is gone then.
+    /// Applies the command line's selection, if there is one; it replaces that of the file.
     fn choose(&mut self, run: &Run) -> Result<()> {
         let chosen = &run.selection;
         let given = !run.program.is_empty()
@@ -311,7 +311,7 @@ impl Effective {
         Ok(())
     }
 
-    /// Where a value is from, in words; nothing for a default.
+    /// The origin of a value, in words; `None` for a default.
     pub fn origin(&self, key: &str) -> Option<String> {
         Some(match self.origins.get(key)? {
             Origin::Line(line) => match &self.file {
@@ -326,7 +326,7 @@ impl Effective {
     }
 }
 
-/// Where the values are from that are not built in, in a few words.
+/// The origin of the values that are not built in, in a few words.
 impl fmt::Display for Effective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {

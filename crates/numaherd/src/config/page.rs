@@ -1,5 +1,5 @@
-//! `docs/configuration.md`, drawn from [`super::keys`] and the defaults, and whether it and
-//! `contrib/numaherd.toml` are up to date.
+//! `docs/configuration.md`, generated from [`super::keys`] and the defaults; tests check that it
+//! and `contrib/numaherd.toml` are up to date.
 
 use std::fmt::Write as _;
 use std::path::Path;

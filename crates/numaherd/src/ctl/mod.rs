@@ -19,13 +19,13 @@ use crate::serve::usual_socket;
 /// How long an answer may take: longer than the herd waits for its loop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Longest answer that is taken, in bytes: the state of a machine of 100,000 processes.
+/// The longest answer that is read, in bytes: the state of a machine of 100,000 processes.
 const MOST_ANSWER: u64 = 256 << 20;
 
 /// Asks, and prints the answer.
 ///
 /// # Errors
-/// Nobody serves there, it may not be asked, or it refuses: the message says why.
+/// No herd serves there, this user may not ask it, or it refuses: the message says why.
 pub fn ctl(options: &Ctl) -> Result<()> {
     let path = options.socket.clone().unwrap_or_else(usual_socket);
     let from = ask(&path, &options.ask, PATIENCE).map_err(|error| unanswered(&path, &error))?;
@@ -35,10 +35,10 @@ pub fn ctl(options: &Ctl) -> Result<()> {
     }
 }
 
-/// Asks the herd that listens at a socket; what it says can be read from what is returned.
+/// Sends a request to the herd at a socket; returns the stream to read the answer from.
 ///
 /// # Errors
-/// Nobody listens there, it may not be used, or nobody takes the request.
+/// No herd listens there, this user may not use it, or the request is not taken.
 pub fn ask(
     path: &Path,
     request: &Request,
@@ -55,8 +55,8 @@ fn put(
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     match stream.write_all(protocol::line(request).as_bytes()) {
-        // A herd that refuses whoever asks says so and hangs up, without waiting for the request: why is
-        // there to be read.
+        // A herd that refuses this user says why and hangs up without waiting for the request; its answer can still
+        // be read.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         written => written?,
     }
@@ -80,7 +80,7 @@ fn unanswered(path: &Path, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// The answer, an object that says that all is well.
+/// Reads the answer, an object that reports success.
 fn answer(from: impl BufRead, path: &Path) -> Result<Value> {
     let mut line = Vec::new();
     let read = from.take(MOST_ANSWER).read_until(b'\n', &mut line);
@@ -116,7 +116,7 @@ fn print(answer: &Value, as_json: bool) -> Result<()> {
 
 /// Shows what happens until one side ends.
 fn watch(mut from: BufReader<UnixStream>, path: &Path, as_json: bool) -> Result<()> {
-    // What does not begin as a ledger does is a refusal.
+    // An answer that does not begin like a ledger is a refusal.
     let first = from
         .fill_buf()
         .with_context(|| format!("cannot watch {}", path.display()))?;
@@ -125,7 +125,7 @@ fn watch(mut from: BufReader<UnixStream>, path: &Path, as_json: bool) -> Result<
         return Ok(());
     }
     let mut out = io::stdout().lock();
-    // From here on it says something when something happens.
+    // From here on, lines come only when something happens.
     from.get_ref().set_read_timeout(None)?;
     if as_json {
         io::copy(&mut from, &mut out).context("cannot go on watching")?;

@@ -1,7 +1,7 @@
 //! How the program is installed: its configuration, its service, what a killed run left behind.
 //!
-//! Read from files alone, under a root, and nothing is changed or locked: a doctor that looks must not
-//! be in the way of a herd that starts.
+//! It only reads files, under a root, and neither changes nor locks anything: `doctor` must not be in the way of a
+//! herd that starts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use crate::config::{Effective, USUAL_FILE};
 use crate::release::usual_journal;
 use crate::run::machine_lock::{HERDS_LOCK, holders, shown};
 
-/// Everything that is to be said of it. `lacks` says what a policy needs that cannot be had here,
-/// `instead` is one that runs.
+/// All findings. `lacks` gives the signals that a policy needs but that are not measured here; `instead` is a policy
+/// that runs.
 pub fn look(
     root: &Path,
     lacks: impl Fn(&str) -> Vec<Signal>,
@@ -76,7 +76,7 @@ fn configuration(
     say(Verdict::Bad, found, remedy.as_deref())
 }
 
-/// Where units are, the user's own first.
+/// Where units are, the administrator's first.
 const UNITS: [&str; 3] = [
     "etc/systemd/system",
     "usr/lib/systemd/system",

@@ -1,4 +1,4 @@
-//! The level by its rules, the installation by its files, and what a person reads of a captured machine.
+//! The level by its rules, the installation by its files, and the text about a captured machine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::run::machine_lock::holders;
 
-/// A machine of so many nodes, each a memory domain, on which these signals are measured.
+/// A machine of so many nodes and memory domains, on which these signals are measured.
 fn machine(nodes: usize, domains: usize, measured: &[Signal]) -> Machine {
     let signals = Signal::ALL.map(|signal| SignalReport {
         signal,
@@ -129,7 +129,7 @@ fn what_stands_in_the_way_lowers_it() {
     check(&uncertain, Level::Good, "user space alone");
 }
 
-/// A captured tree: two nodes of two CPUs, no counters, one journal's worth of debts.
+/// A captured tree: two nodes of two CPUs, no counters, and these files.
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let node = "sys/devices/system/node";
@@ -212,7 +212,7 @@ fn journal(boot: &str, changes: usize, settled: bool) -> String {
     if settled {
         journal.settle(&[thread]).unwrap();
     }
-    // One that owes nothing is gone.
+    // A journal that owes nothing is gone.
     fs::read_to_string(&path).unwrap_or_default()
 }
 

@@ -1,17 +1,16 @@
 //! A job for the model, made of what was counted of a thread.
 //!
-//! * *Memory*: the share of lines that came from its own node, where that is counted, and of the rest what
-//!   its process's pages say; by the pages alone where it is not. Pages stay where they were recorded.
-//! * *Time* for 1000 instructions: `t = a + x y`, with `x` what it waits for lines, one by one, and `y` one
-//!   over the lines in flight (as in the model's `solve`). Both by least squares over its intervals, with `y`
-//!   held near what is known beforehand for as long as the intervals say little: by the uncore's counts where
-//!   there are any (Little's law: lines and hits times their latencies, over the time with one outstanding),
-//!   or else by the program's profile, or else near a usual figure.
-//! * *Lines* fetched from memory per 1000 instructions: as counted, with the cache that the model had it hold
-//!   then. With more or less cache by the curve of its profile, where there is one of that name; of other
-//!   programs a count under one placement does not tell, and a rule must do that holds for programs at large:
-//!   lines go with the inverse square root of the cache (Hartstein et al., Cache miss behavior: is it sqrt 2?,
-//!   CF 2006).
+//! * *Memory*: the share of lines that came from its own node, where that is counted; the rest is divided like its
+//!   process's pages. Where it is not counted, the pages alone decide. Pages stay where they were recorded.
+//! * *Time* for 1000 instructions: `t = a + x y`, where `x` is how long it would wait for its lines one by one, and
+//!   `y` is one over the lines in flight (as in the model's `solve`). Least squares over its intervals give `a` and
+//!   `y`. While the intervals say little, `y` stays near a prior: from the uncore's counts if there are any (Little's
+//!   law: lines and hits times their latencies, over the time with one outstanding), or else from the program's
+//!   profile, or else a usual figure.
+//! * *Lines* fetched from memory per 1000 instructions: as counted, for the cache that the model let it hold then.
+//!   For more or less cache, they follow the curve of the profile of that name. Without a profile, counts under one
+//!   placement do not suffice, and a general rule applies: lines go with the inverse square root of the cache
+//!   (Hartstein et al., Cache miss behavior: is it sqrt 2?, CF 2006).
 //!
 //! Left out: lines that are written back, lines that come from other caches.
 
@@ -22,27 +21,27 @@ use numaherd_model::{Hardware, Program};
 use numaherd_topology::{DomainId, NodeId};
 use numaherd_world::{Snapshot, Thread};
 
-/// Lines in flight of a thread of which nothing is known: the middle of the programs in data/programs.
+/// Lines in flight of an unknown thread: the middle of the programs in data/programs.
 const USUAL_IN_FLIGHT: f64 = 4.0;
 
-/// How far off that may be, as a share of it, and how far a figure of counts or of a profile.
+/// Relative errors: of that figure, and of one from counts or from a profile.
 const UNKNOWN: f64 = 0.5;
 const KNOWN: f64 = 0.1;
 
-/// Relative standard deviation of a thread's time for an instruction from one interval to the next, with
-/// everything the same. Ours: what weight intervals have against what is known beforehand.
+/// Relative standard deviation of a thread's time for an instruction from one interval to the next, with everything
+/// the same. Chosen here; it weighs the intervals against the prior.
 const NOISE: f64 = 0.03;
 
-/// Weight of what is known already when a further interval comes.
+/// The factor for the weight of earlier intervals when a further one comes.
 const MEMORY: f64 = 0.98;
 
-/// No core executes more instructions in a cycle.
+/// The most instructions that a core executes in a cycle.
 const WIDEST: f64 = 8.0;
 
-/// The power with which lines fall as the cache grows, of programs at large.
+/// The power with which lines fall as the cache grows, for programs in general.
 const FALL: f64 = 0.5;
 
-/// Sizes of cache for which that is worked out: powers of four from 64 KiB to 256 MiB.
+/// Sizes of cache for which that is computed: powers of four from 64 KiB to 256 MiB.
 const SIZES: std::ops::RangeInclusive<i32> = 8..=14;
 
 /// What is known of a thread.
@@ -64,9 +63,9 @@ pub struct Job {
     pub memory: Vec<(NodeId, f64)>,
     /// Where it was.
     pub domain: Option<DomainId>,
-    /// What its lines waited in queues when the model was last asked, each, in ns.
+    /// How long each of its lines waited in queues in the model's latest answer, in ns.
     pub queue_ns: f64,
-    /// Bytes of cache that the model last had it hold.
+    /// Bytes of cache that the model last let it hold.
     pub held_bytes: Option<f64>,
 }
 
@@ -82,7 +81,7 @@ pub struct Counted {
 }
 
 impl Job {
-    /// A thread of which nothing is known but its profile, if it has one.
+    /// A thread with its profile, if it has one, and nothing counted yet.
     pub fn of(program: Option<Arc<Program>>) -> Self {
         Self {
             program,
@@ -90,7 +89,7 @@ impl Job {
         }
     }
 
-    /// Takes in one more interval, in which a line took `waited_ns` to come.
+    /// Takes in one more interval, in which fetching a line took `waited_ns`.
     pub fn take(&mut self, counted: Counted, waited_ns: f64, hardware: &Hardware) {
         let beyond = (waited_ns - hardware.figures.llc_ns).max(0.0);
         let (x, t) = (counted.lines * beyond, counted.ns);
@@ -109,7 +108,7 @@ impl Job {
         self.memory = counted.memory;
     }
 
-    /// What is known of its lines in flight beforehand, and how well, as a share.
+    /// The prior of its lines in flight, and its relative error.
     fn known_in_flight(&self) -> (f64, f64) {
         let [times, sum] = self.in_flight;
         if times > 0.0 {
@@ -175,7 +174,7 @@ impl Job {
         Curve::new(points[0].1, &points, footprint).ok()
     }
 
-    /// What the model is to run; `None` where it cannot be.
+    /// The phase for the model; `None` if its figures make no sense.
     pub fn phase(&self, hardware: &Hardware) -> Option<Phase> {
         let (base_ns, misses_in_flight) = self.parts(hardware);
         // A ledger can come from anywhere, and the model would look for an answer to nonsense for ever.
@@ -197,7 +196,7 @@ impl Job {
     }
 }
 
-/// What was counted of a thread, where enough was: instructions, lines, and where the lines are.
+/// What was counted of a thread, if enough was: instructions, lines, and where the lines are.
 pub fn counted(snapshot: &Snapshot, thread: &Thread, hardware: &Hardware) -> Option<Counted> {
     let counts = thread.counts.as_ref()?;
     let lines = counts.miss_rate()?;

@@ -1,5 +1,5 @@
-//! The figures that the model needs of the recorded machine: latencies and bandwidths, which no kernel
-//! tells and a ledger rarely holds.
+//! The figures that the model needs of the recorded machine: latencies and bandwidths, which no kernel reports and a
+//! ledger rarely holds.
 
 use anyhow::Result;
 use numaherd_model::Hardware;

@@ -24,11 +24,10 @@ use machine::Figures;
 use predict::Predictor;
 use settings::Settings;
 
-/// Prints how the policies' decisions compare with the recorded ones. Of a damaged ledger, what is
-/// whole.
+/// Prints how the policies' decisions compare with the recorded ones. Of a damaged ledger, it reads the intact part.
 ///
 /// # Errors
-/// The file is damaged, no ledger or that of a later program; a policy, a setting or the machine is unknown;
+/// The file is damaged, is not a ledger or comes from a later program; a policy, a setting or the machine is unknown;
 /// the ledger lacks what each of the policies needs.
 pub fn replay(options: &Replay) -> Result<()> {
     let replayed = replayed(open(&options.ledger)?, options)?;
@@ -56,7 +55,7 @@ fn open(path: &Path) -> Result<Recording> {
     Recording::of(reader, path).map_err(coded)
 }
 
-/// All of a recording under all of the policies, in one pass.
+/// Replays a whole recording under all of the policies, in one pass.
 fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
     let basis = if options.carry_on {
         Basis::Carried

@@ -1,16 +1,16 @@
-//! What the model says would have come of other placements.
+//! What other placements would have achieved, according to the model.
 //!
-//! In an interval that is predicted, each busy thread is a job made of what was counted of it in the
-//! intervals *before*; the model says how fast all of them go on where they were recorded, and where each
-//! replayed policy has them. The former is held against how fast they really went: that is the error
-//! beside every prediction ([`Errors`]). How a job is made of counts, and what is not in it: [`job`](super::job).
+//! In a predicted interval, each busy thread is a job made from its counts in the intervals *before*. The model says
+//! how fast all of them run where they were recorded, and where each replayed policy places them. The former is
+//! compared with their measured speed: that is the error beside every prediction ([`Errors`]). How counts become a
+//! job, and what is left out: [`job`](super::job).
 //!
-//! A thread's share of a CPU is what it wanted, which is what it had and what it waited for; threads in a
-//! memory domain share its CPUs evenly.
+//! A thread wants the share of a CPU that it had plus that for which it waited; threads in a memory domain share its
+//! CPUs evenly.
 //!
-//! Not every interval is predicted: all of the first [`DENSE`], ever fewer after, and those in which a
-//! thread has just moved to another memory domain, [`MOST_TELLING`] at most: so an hour costs little more
-//! than ten minutes. Each stands for those since the one before.
+//! Not every interval is predicted: all of the first [`DENSE`], ever fewer after, and at most [`MOST_TELLING`] in
+//! which a thread has just moved to another memory domain. An hour thus costs little more than ten minutes. Each
+//! stands for the intervals since the one before.
 
 use std::collections::BTreeMap;
 
@@ -25,17 +25,17 @@ use numaherd_world::{ProcessId, Snapshot, Thread, ThreadId};
 
 use super::job::{Job, counted};
 
-/// The first so many intervals are predicted one and all, the later ones at distances of a part in so
-/// many of those before.
+/// The first `DENSE` intervals are all predicted; the distance of later ones is the number of those before over
+/// `DENSE`.
 const DENSE: u64 = 60;
 
-/// Intervals with a thread that has just moved, beyond those, that are predicted at most.
+/// The most intervals with a thread that has just moved that are predicted beyond those.
 const MOST_TELLING: u64 = 240;
 
-/// Threads that use less of a CPU are left out: what they ask for is little, and little is counted.
+/// Threads that use less of a CPU are left out: they ask for little, and little is counted.
 const BUSY: f64 = 0.05;
 
-/// When busy threads that were not counted use more than this share of all use, there is no prediction.
+/// There is no prediction when busy threads without counts use more than this share of all use.
 const UNCOUNTED: f64 = 0.1;
 
 /// Predicts interval by interval.
@@ -43,7 +43,7 @@ pub struct Predictor {
     hardware: Hardware,
     programs: Library,
     jobs: BTreeMap<ThreadId, Job>,
-    /// Where each policy has the threads from the interval before on.
+    /// Where each policy places the threads from the latest interval on.
     places: Vec<BTreeMap<ThreadId, CpuId>>,
     seen: u64,
     predicted_at: u64,
@@ -65,7 +65,7 @@ struct Work {
 }
 
 impl Predictor {
-    /// Nothing seen yet.
+    /// One that has seen nothing yet.
     ///
     /// Programs are profiles, by the names of threads that run them.
     pub fn new(hardware: Hardware, programs: Library, policies: usize) -> Self {
@@ -106,8 +106,8 @@ impl Predictor {
         }
     }
 
-    /// Whether a thread has just moved to another memory domain: there the model can be held against what
-    /// a move does.
+    /// Whether a thread has just moved to another memory domain: the interval then tests what the model says about
+    /// moves.
     fn is_telling(&mut self, snapshot: &Snapshot) -> bool {
         let topology = self.hardware.topology();
         let domain = |thread: &Thread| topology.cpu(thread.place()).map(|cpu| cpu.domain);
@@ -120,8 +120,8 @@ impl Predictor {
         telling
     }
 
-    /// Predicts an interval by what is known from those before. Gives the time in ns that a line of each
-    /// thread waits in queues, where it was recorded.
+    /// Predicts an interval from earlier ones. Returns, for each thread where it was recorded, how long a line waits
+    /// in queues, in ns, and the bytes of cache that it holds.
     fn predict(&mut self, snapshot: &Snapshot) -> BTreeMap<ThreadId, (f64, f64)> {
         let used = |known: bool| -> f64 {
             let busy = snapshot.threads.iter().filter(|t| t.cpu_share >= BUSY);
@@ -190,7 +190,7 @@ impl Predictor {
         }
     }
 
-    /// Mean latency of a line with these shares of the nodes, without any wait.
+    /// Mean latency, in ns, of a line with these shares of the nodes, without any wait.
     fn idle_ns(&self, from: CpuId, memory: &[(NodeId, f64)]) -> f64 {
         let topology = self.hardware.topology();
         let here = topology
@@ -214,7 +214,7 @@ impl Predictor {
             .collect()
     }
 
-    /// How the threads go on at these places; `None` where the machine lacks one of them.
+    /// How fast the threads run at these places; `None` where the machine lacks one of them.
     fn solve(&self, threads: &[&Thread], places: &[CpuId]) -> Option<Solved> {
         let topology = self.hardware.topology();
         let domains: Option<Vec<DomainId>> = places
@@ -250,7 +250,7 @@ impl Predictor {
         Some(Solved { shares, speeds })
     }
 
-    /// Holds the model against what was measured.
+    /// Compares the model with what was measured.
     fn check(&mut self, snapshot: &Snapshot, threads: &[&Thread], solved: &Solved) {
         let topology = self.hardware.topology();
         for (thread, speed) in threads.iter().zip(&solved.speeds) {
@@ -269,7 +269,7 @@ impl Predictor {
         }
     }
 
-    /// Takes in what was counted, with the time that the model finds lines to wait in queues.
+    /// Takes in what was counted, with what [`Self::predict`] found for each thread.
     fn learn(&mut self, snapshot: &Snapshot, found: &BTreeMap<ThreadId, (f64, f64)>) {
         self.jobs
             .retain(|&thread, _| snapshot.thread(thread).is_some());
@@ -296,7 +296,7 @@ impl Predictor {
         }
     }
 
-    /// What came of it.
+    /// The prediction.
     pub fn finish(mut self, replayed: &Replayed) -> Prediction {
         let [model, before] = std::mem::take(&mut self.errors);
         let Some(errors) = Errors::of(model, before) else {
@@ -356,7 +356,7 @@ impl Predictor {
     }
 }
 
-/// How threads go on.
+/// How fast threads run.
 struct Solved {
     /// Share of a CPU of each.
     shares: Vec<f64>,

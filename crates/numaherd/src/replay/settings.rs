@@ -1,9 +1,8 @@
-//! The settings that policies are replayed with: those of the recorded run where nobody says otherwise.
+//! The settings that policies are replayed with: by default, those of the recorded run.
 //!
-//! A ledger holds the loop's settings and the seed, but not the policies' own (thresholds, classes):
-//! those are the defaults, or those of a configuration file. A policy may have its own idea of how far
-//! threads may run from their cores and how often one may bounce: a ledger holds what the recorded policy had, which another
-//! policy decides for itself.
+//! A ledger holds the loop's settings and the seed, but not the policies' own (thresholds, classes): those are the
+//! defaults, or those of a configuration file. A policy may choose how far threads may run from their cores and how
+//! often one may bounce: the ledger holds the recorded policy's choice, and another policy makes its own.
 
 use std::path::Path;
 
@@ -17,12 +16,12 @@ use crate::cli::Replay;
 use crate::config::{Effective, LARGEST_FILE};
 use crate::exit::{Exit, OrExit, ended};
 
-/// Of loop and policies.
+/// The settings of loop and policies.
 #[derive(Debug)]
 pub struct Settings {
-    /// Of the loop: limits and seed count.
+    /// The loop's, of which limits and seed matter.
     pub herd: numaherd_herd::Settings,
-    /// Of the policies.
+    /// The policies'.
     pub policies: numaherd_policy::Settings,
 }
 
@@ -31,7 +30,7 @@ impl Settings {
     /// command line says on top.
     ///
     /// # Errors
-    /// The file cannot be read; a key or value cannot be: the message names it.
+    /// The file cannot be read, or a key or value is invalid: the message names it.
     pub fn of(start: &Start, name: &str, options: &Replay) -> Result<Self> {
         let usage = |what: &str, why: &dyn std::fmt::Display| ended!(Usage, "{what}: {why}");
         let mut tables = Table::new();

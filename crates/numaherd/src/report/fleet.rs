@@ -1,7 +1,8 @@
 //! `numaherd report --fleet` and `--prometheus`: many machines at once.
 //!
-//! Ledgers are read as streams, as many at a time as there are CPUs, and reduced to a host's figures at once. One that
-//! cannot be read is named, and the rest goes on. A directory is searched for ledgers; other files in it are counted.
+//! Ledgers are read as streams, as many at a time as there are CPUs, and reduced to a host's figures at once. A
+//! ledger that cannot be read is named, and the others are read. A directory is searched for ledgers; other files in
+//! it are counted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,16 +24,16 @@ use crate::{ledger, print};
 /// How deep directories are searched.
 const DEEPEST: usize = 8;
 
-/// What a Prometheus may take for one query.
+/// The limits of one query to a Prometheus.
 const LIMITS: Limits = Limits {
     time: Duration::from_secs(30),
     bytes: 64 << 20,
 };
 
-/// Over which time figures are averaged.
+/// The default time over which figures are averaged.
 const USUAL: Duration = Duration::from_secs(3600);
 
-/// What a ledger's file name may end in that says nothing of its host.
+/// Endings of a ledger's file name that are not part of its host's name.
 const ENDINGS: [&str; 4] = [".zst", ".jsonl", ".json", ".ledger"];
 
 /// A ledger and what its host is called.
@@ -46,7 +47,7 @@ struct Found {
 /// Prints what hosts lose, or writes it as a page.
 ///
 /// # Errors
-/// No host could be read, the page cannot be written, or Prometheus does not answer; and where a ledger is damaged,
+/// No host could be read, the page cannot be written, or Prometheus does not answer. A damaged ledger is an error only
 /// after all is shown.
 pub fn report(options: &Report) -> Result<()> {
     let fleet = match &options.prometheus {
@@ -112,7 +113,7 @@ fn read(found: &Found) -> Result<HostRead, HerdError> {
     Ok(read.reading.finish(read.damage.as_ref()))
 }
 
-/// The ledgers that are named, and those in directories that are, in order; each run once.
+/// The ledgers among these paths and below their directories, in order; each run once.
 fn ledgers(paths: &[PathBuf]) -> Result<Vec<Found>> {
     let mut files: Vec<(PathBuf, PathBuf)> = Vec::new();
     for path in paths {
@@ -140,7 +141,7 @@ fn ledgers(paths: &[PathBuf]) -> Result<Vec<Found>> {
         })
     });
     let mut found: Vec<Found> = found.collect();
-    // Names that are alike say nothing.
+    // Equal names do not tell hosts apart.
     for found in &mut found {
         if names.get(&found.name).is_some_and(|&times| times > 1) {
             found.name = found.path.display().to_string();
@@ -184,7 +185,7 @@ fn host_name(path: &Path) -> String {
     }
 }
 
-/// What a Prometheus knows, averaged over a time.
+/// The figures that a Prometheus has, averaged over a time.
 fn of_prometheus(url: &str, over: Duration) -> Result<Fleet> {
     let address = Address::parse(url).context("--prometheus")?;
     let base = address.path.trim_end_matches('/');
@@ -196,7 +197,7 @@ fn of_prometheus(url: &str, over: Duration) -> Result<Fleet> {
         let cannot = format!("cannot ask {url} for {expression}");
         let samples = match (answer.status.as_u16(), prometheus::answer(&answer.body)) {
             (200, Ok(samples)) => samples,
-            // Prometheus says in JSON what is wrong, with one of these.
+            // With one of these, Prometheus says in JSON what is wrong.
             (200 | 400 | 422 | 503, Err(why)) => bail!("{cannot}: {why}"),
             _ => bail!("{cannot}: it answered {}", answer.status),
         };

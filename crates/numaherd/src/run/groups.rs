@@ -1,4 +1,4 @@
-//! The configuration's groups as rules for the world: which processes are of which group.
+//! The configuration's groups as rules for the world: which processes belong to which group.
 
 use std::path::Path;
 use std::sync::Arc;

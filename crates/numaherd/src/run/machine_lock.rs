@@ -1,8 +1,8 @@
 //! The lock for the machine, by which herds with different journals know of each other.
 //!
-//! A herd that takes over threads whose users have set their affinity would take another herd's masks for
-//! their users', and each would end with the other's. So every herd that places threads holds the lock: with
-//! `--take-over` alone, without it beside others that have none.
+//! A herd that takes over threads whose users have set their affinity would mistake another herd's masks for their
+//! users', and each would restore the other's at its end. So every herd that places threads holds the lock:
+//! exclusively with `--take-over`, shared without it.
 //!
 //! The lock (`flock`) ends with the process, however that ends. The kernel's list of locks names its holders, so nothing
 //! need be written.
@@ -22,8 +22,8 @@ use crate::release::usual_journal;
 /// The lock's file, beside the usual journal, whichever journal a herd has.
 pub const HERDS_LOCK: &str = "herds.lock";
 
-/// Takes the machine's lock, for as long as the file is kept. Where it cannot be made there is none: a user
-/// without a runtime directory herds all the same.
+/// Takes the machine's lock, for as long as the file is kept. Returns `None` if it cannot be created: a user without
+/// a runtime directory can still herd.
 ///
 /// # Errors
 /// Another herd holds it.
@@ -47,7 +47,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Nobody else can hold it, and so keep a herd from starting.
+    // Otherwise any user could hold it and keep a herd from starting.
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).open(path)
@@ -83,8 +83,8 @@ fn take(path: &Path, file: File, take_over: bool, root: &Path) -> Result<File> {
     }
 }
 
-/// The processes that hold a lock on a file, by the kernel's list: `1: FLOCK ADVISORY WRITE 4711
-/// 08:01:1234 0 EOF`, the fifth word being the process, the sixth device and inode.
+/// The processes that hold a lock on a file, from the kernel's list. In
+/// `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`, the fifth word is the process, the sixth device and inode.
 pub fn holders(root: &Path, file: &Path) -> Vec<u32> {
     let Ok(about) = fs::metadata(file) else {
         return Vec::new();

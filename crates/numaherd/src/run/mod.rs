@@ -44,18 +44,18 @@ pub use signals::{Ender, stop};
 /// The machine that `run` herds.
 const ROOT: &str = "/";
 
-/// The rules whose orders DAMON can carry out, and what of each order it moves.
+/// The rules whose orders DAMON can carry out, and the part of each order that it moves.
 const BY_DAMON: &[(&str, Moved)] = &[
     ("tiered: cold", Moved::Unused),
     ("tiered: used", Moved::All),
     ("tiered: loaded", Moved::All),
 ];
 
-/// What the ledger of a run with a purpose may take at least, in MiB: whoever records wants all of it (chosen here).
+/// The least size limit, in MiB, of the ledger of a run with a purpose, so that a recording is whole (chosen here).
 const RECORDING_MIB: u64 = 1024;
 
-/// Sees every line of the ledger as it is recorded. It is called from the loop: it hands the line on and
-/// returns, and never waits for anybody.
+/// Sees every line of the ledger as it is recorded. The loop calls it, so it must hand the line on and return without
+/// waiting.
 pub type Watcher<'a> = Box<dyn FnMut(&Arc<Line>) + 'a>;
 
 /// What takes part in a run besides the loop.
@@ -63,9 +63,9 @@ pub type Watcher<'a> = Box<dyn FnMut(&Arc<Line>) + 'a>;
 pub struct Attached<'a> {
     /// Who sees each line, in this order.
     pub watchers: Vec<Watcher<'a>>,
-    /// Both ends of the herd's control, where somebody has made them already to hold one.
+    /// Both ends of the herd's control, if the caller has created them already to keep one.
     pub control: Option<(Control, Requests)>,
-    /// Reads the configuration again once the herd runs. A clone of it can ask for that.
+    /// Reads the configuration again once the herd runs. A clone of it can request that.
     pub reload: Reload,
     /// Makes it something else than a run: a recording for later replays, a trial.
     pub purpose: Option<Purpose<'a>>,
@@ -74,20 +74,19 @@ pub struct Attached<'a> {
 /// Prints the outcome of a run.
 pub type Print<'a> = Box<dyn FnOnce(&Summary) -> Result<()> + 'a>;
 
-/// What a recording or a trial has in place of what is configured. It records every interval.
+/// What replaces the configured settings in a recording or a trial. It records every interval.
 pub struct Purpose<'a> {
     /// In place of the configured policy.
     pub policy: Option<Policy>,
     /// The process group of the program that is started.
     pub group: Group,
-    /// Begins what else takes part, just before the loop does; it may end the run.
+    /// Starts the other participants, just before the loop starts; may end the run.
     pub begin: Box<dyn FnOnce(Ender) + 'a>,
-    /// Prints what came of it.
+    /// Prints the outcome.
     pub printed: Print<'a>,
 }
 
-/// `numaherd run`: herds until told to stop, saying on standard error what happens when somebody is there
-/// to read it.
+/// `numaherd run`: herds until told to stop, and reports what happens on standard error if that is a terminal.
 ///
 /// # Errors
 /// As [`herd`].
@@ -104,8 +103,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     herd(options, attached)
 }
 
-/// The configuration at the start, which is printed where it is a file's. Files with further groups are other programs':
-/// where one is wrong, the herd begins without them, and a reload takes them in once they are right.
+/// The configuration at the start; printed if it is a file's. Other programs write the files with further groups: if
+/// one is wrong, the herd begins without them, and a reload takes them in once they are right.
 fn effective(options: &Run) -> Result<Effective> {
     let effective = match Effective::of(options) {
         Ok(effective) => effective,
@@ -126,7 +125,7 @@ fn effective(options: &Run) -> Result<Effective> {
     Ok(effective)
 }
 
-/// Herds until told to stop, and prints what came of it.
+/// Herds until told to stop, and prints the outcome.
 ///
 /// # Errors
 /// The policy or a setting is unknown, the machine lacks what the policy needs, another numaherd
@@ -160,14 +159,14 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         selection::selection(Path::new(ROOT), pids, chosen, program, rights.confined)
     };
     if options.program.is_empty() {
-        // Before anything is made.
+        // Fails before anything is created.
         select(None)?;
     }
     let lock = (!config.herd.dry_run)
         .then(|| machine_lock::lock(config.herd.limits.take_over))
         .transpose()?;
     let journal = open_journal(&config)?;
-    // As long as this is held, the scheduler goes on.
+    // The scheduler runs as long as this is held.
     let (_scheduler, hints) = scheduler(&config, &topology)?.unzip();
     let ledger = config.ledger.as_deref();
     let ledger = ledger
@@ -238,7 +237,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     finish(&summary, program, printed)
 }
 
-/// Ends the program that was started for a run, and prints what came of the run. Returns the program's exit code.
+/// Ends the program that was started for a run, and prints the run's outcome. Returns the program's exit code.
 fn finish(summary: &Summary, program: Option<Program>, printed: Print<'_>) -> Result<ExitCode> {
     if let Some(program) = &program
         && summary.ending == Ending::Stopped
@@ -259,7 +258,7 @@ fn print_summary(options: &Run, summary: &Summary) -> Result<()> {
     })
 }
 
-/// What a run needs of configuration and machine, checked before anything is made.
+/// What a run needs of configuration and machine, checked before anything is created.
 struct Checked {
     policy: Policies,
     topology: Arc<Topology>,
@@ -290,14 +289,14 @@ impl Checked {
 
 /// Whose processes this user may steer.
 struct Rights {
-    /// The user whose processes alone may be steered by the policy.
+    /// The user to whose processes alone the policy is confined, if to one.
     confined: Option<Confined>,
-    /// The same for policies that use memory, where this one does not.
+    /// The same for policies that use memory, if this one does not.
     lacks_memory: Option<Confined>,
 }
 
 impl Rights {
-    /// A dry run may observe everybody.
+    /// A dry run may observe all processes.
     fn of(config: &Config, policy: &Policies) -> Self {
         let confined = |reach| match config.herd.dry_run {
             true => None,
@@ -317,7 +316,7 @@ impl Rights {
     }
 }
 
-/// The scheduler that carries placements out by hints, and its map of hints; `None` where affinities do, or nothing.
+/// The scheduler that carries placements out by hints, and its map of hints; `None` if the run does not use hints.
 fn scheduler(config: &Config, topology: &Topology) -> Result<Option<(Scheduler, Hints)>> {
     if config.herd.dry_run || config.herd.enforce != Enforcement::Scx {
         return Ok(None);
@@ -326,7 +325,7 @@ fn scheduler(config: &Config, topology: &Topology) -> Result<Option<(Scheduler, 
     started.map(Some).map_err(coded)
 }
 
-/// What moves the pages that `tiered` orders, where that is DAMON.
+/// DAMON, if it moves the pages that `tiered` orders.
 fn damon(config: &Config) -> Option<Damon> {
     if config.herd.dry_run || !config.damon {
         return None;
@@ -337,7 +336,7 @@ fn damon(config: &Config) -> Option<Damon> {
         .ok()
 }
 
-/// The selection, which is said to be an ordinary user's own processes where nothing else selects them.
+/// The selection; a message says so if only a lack of rights limits it to the user's own processes.
 fn selected(selection: Selection, config: &Config, confined: Option<Confined>) -> Selection {
     if let Some(Confined { user, lacks }) = confined
         && selection == (Selection::User { uid: user })
@@ -350,7 +349,7 @@ fn selected(selection: Selection, config: &Config, confined: Option<Confined>) -
     selection
 }
 
-/// Says so where nobody is selected at the first look.
+/// Says so if no thread is selected in the first interval.
 fn says_who_is_awaited(selection: &Selection) -> Watcher<'static> {
     let mut awaited = selection::awaited(selection);
     Box::new(move |line: &Arc<Line>| {
@@ -400,8 +399,7 @@ fn alternatives() -> Vec<Alternative> {
         .collect()
 }
 
-/// The journal of this run, after what an earlier run owed has been given back. A dry run changes
-/// nothing and needs none.
+/// The journal of this run, after restoring what an earlier run owed. A dry run changes nothing and needs none.
 fn open_journal(config: &Config) -> Result<Option<Journal>> {
     if config.herd.dry_run {
         return Ok(None);
@@ -419,7 +417,7 @@ fn open_journal(config: &Config) -> Result<Option<Journal>> {
     Ok(Some(journal))
 }
 
-/// An error about the usual journal, with the way to have it elsewhere.
+/// An error about the default journal, with advice to put it elsewhere.
 fn elsewhere(error: anyhow::Error) -> anyhow::Error {
     let exit = exit::of(&error).unwrap_or(Exit::Failure);
     if exit == Exit::Busy {

@@ -1,6 +1,6 @@
-//! The program that `numaherd run -- CMD` starts: the policy's rule places its new pages from the first
-//! one on, and it ends with the run. One that is a process group of its own ends with all that is in it; a
-//! terminal's Ctrl-C does not reach it, and it does not read from the terminal.
+//! The program that `numaherd run -- CMD` starts: the policy's rule places its new pages from the first one on, and
+//! it ends with the run. If it has a process group of its own, the whole group ends; a terminal's Ctrl-C does not
+//! reach it, and it does not read from the terminal.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -24,14 +24,14 @@ pub enum Group {
     Own,
 }
 
-/// The program that was started for this run; ended with it when the run cannot begin.
+/// The program that was started for this run; it is ended if the run cannot begin.
 pub struct Program {
     child: Child,
     group: Group,
 }
 
 impl Program {
-    /// Starts it; nothing where no program is named.
+    /// Starts a program; `None` if none is named.
     ///
     /// # Errors
     /// It cannot be started: there is no such program, or it is not one.
@@ -81,7 +81,7 @@ impl Program {
         ))
     }
 
-    /// Sends a signal to it, or to its group. It may have ended already; then there is nobody to send it to.
+    /// Sends a signal to it, or to its group. It may have ended already; the signal is then lost.
     fn send(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         let _ = match self.group {

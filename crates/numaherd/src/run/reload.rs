@@ -1,12 +1,12 @@
-//! Reading the configuration again while a herd runs, on SIGHUP or when the control socket asks, and
-//! another policy in its place, when the control socket asks.
+//! Reads the configuration again while a herd runs, on SIGHUP or a request on the control socket, and changes the
+//! policy on such a request.
 //!
-//! What changed is asked of the running herd ([`numaherd_herd::control`]), in one request, so that it
-//! holds as a whole or not at all. A policy starts anew only where its name, one of its values or a group
-//! with a policy of its own has changed. A file that is wrong changes nothing. What is read at the start only is named, and keeps the
-//! value that it began with; so the next reload names it again.
+//! All changes go to the running herd ([`numaherd_herd::control`]) in one request, which takes effect as a whole or
+//! not at all. A policy starts anew only if its name, one of its values or a group with a policy of its own has
+//! changed. A wrong file changes nothing. A key that is read at the start only is named and keeps its value, so the
+//! next reload names it again.
 //!
-//! What came of it is said on standard error, to systemd, and in the ledger.
+//! The outcome goes to standard error, to systemd, and to the ledger.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::exit::{Exit, OrExit, ended};
 use crate::lock;
 use crate::print::say;
 
-/// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
+/// How long the herd may take to answer. It is woken, and answers after its current step.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a reload asks for something, for the ledger.
@@ -53,13 +53,13 @@ pub struct Reload {
 /// A run whose configuration can be read again.
 struct Running {
     options: Run,
-    /// What holds now.
+    /// The configuration in effect.
     held: Effective,
-    /// Whether it began as a dry run: without a journal, so that it has to stay one.
+    /// Whether it began as a dry run: it has no journal then, and must stay one.
     began_dry: bool,
     control: Control,
     groups: GroupRules,
-    /// Why it may not go over to a policy that uses memory, where it may not.
+    /// Why it may not change to a policy that uses memory, if it may not.
     lacks_memory: Option<Confined>,
     /// The policy that was asked for by name, if one was.
     asked_policy: Option<String>,
@@ -72,13 +72,13 @@ struct Running {
 pub struct Reloaded {
     /// The file that was read.
     pub file: Option<PathBuf>,
-    /// What holds from now on.
+    /// Keys that have changed now.
     pub changed: Vec<Difference>,
-    /// What is different in the file and holds from the next start on.
+    /// Keys whose changes take effect at the next start.
     pub needs_restart: Vec<Difference>,
 }
 
-/// A key whose value is another one.
+/// A key whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Which key.
@@ -90,7 +90,7 @@ pub struct Difference {
 }
 
 impl Reload {
-    /// From here on there is something to reload.
+    /// Makes the run available for reloads.
     pub(super) fn begin(
         &self,
         options: &Run,
@@ -115,8 +115,8 @@ impl Reload {
     /// Reads the configuration again and applies it to the herd. `by` names the asker, for the ledger.
     ///
     /// # Errors
-    /// The file is wrong or cannot be read, or the herd refuses what it asks for: all is as it was.
-    /// Nothing runs yet. The herd has ended.
+    /// The file is wrong or cannot be read, the herd refuses the changes, nothing runs yet, or the herd has ended.
+    /// Nothing has changed then.
     pub fn now(&self, by: &str) -> Result<Reloaded> {
         let mut running = lock(&self.running);
         let Some(running) = &mut *running else {
@@ -128,7 +128,7 @@ impl Reload {
             Ok(reloaded) => {
                 let told = reloaded.to_string();
                 say(&told);
-                // A trouble that is over is no longer shown.
+                // A problem that is over is no longer shown.
                 let over = std::mem::take(&mut running.in_trouble);
                 service::ready(over.then_some(told.as_str()));
             }
@@ -143,13 +143,11 @@ impl Reload {
         came
     }
 
-    /// Gives the herd another policy until it ends, whatever the configuration says; groups with a
-    /// policy of their own keep theirs. `by` is who asks, for the ledger. Returns what came of it, in a
-    /// sentence.
+    /// Gives the herd another policy until it ends, whatever the configuration says; groups with a policy of their
+    /// own keep theirs. `by` names the asker, for the ledger. Returns the outcome as a sentence.
     ///
     /// # Errors
-    /// The policy is unknown, or the herd refuses it: all is as it was. Nothing runs yet. The herd has
-    /// ended.
+    /// The policy is unknown, the herd refuses it, nothing runs yet, or the herd has ended. Nothing has changed then.
     pub fn policy(&self, name: &str, by: &str) -> Result<String> {
         let mut running = lock(&self.running);
         let Some(running) = &mut *running else {
@@ -216,7 +214,7 @@ impl Running {
         Ok(late.unwrap_or(told))
     }
 
-    /// The policy of a configuration, if it may be had.
+    /// The policy of a configuration, if this run may use it.
     fn policy(&self, wanted: &Config) -> Result<Policies> {
         let policy = steering::policy(wanted).or_exit(Exit::Usage)?;
         match self.lacks_memory.filter(|_| policy.use_memory()) {
@@ -228,8 +226,8 @@ impl Running {
         }
     }
 
-    /// Asks the herd for a change. Says so where the herd has not answered yet: the change will be made
-    /// when its turn comes.
+    /// Asks the herd for a change. Returns a message if the herd has not answered yet: it will make the change when
+    /// its turn comes.
     fn make(&self, change: Change, by: &str) -> Result<Option<String>> {
         let request = Request::Change(Box::new(change));
         match self.control.named(by).ask(request, PATIENCE) {
@@ -239,7 +237,7 @@ impl Running {
         }
     }
 
-    /// Has the ledger say what came of a reload that changes nothing.
+    /// Records the outcome of a reload that changes nothing in the ledger.
     fn note(&self, by: &str, told: &str) {
         let change = Change {
             policy: None,
@@ -252,14 +250,14 @@ impl Running {
     }
 }
 
-/// All that a policy is built of: where it is the same, the policy goes on with what it has learnt.
+/// Everything that a policy is built from: if it is the same, the policy keeps what it has learnt.
 fn policies_of(config: &Config) -> impl PartialEq + use<> {
     let of_group = |group: &Group| {
         let policy = group.policy.clone();
         (group.name.clone(), policy, group.placement_interval_ms)
     };
     let groups: Vec<_> = steering::apart(config).map(of_group).collect();
-    // The cadence of those in no group is a part of it only where there are groups.
+    // The cadence of processes in no group matters only if there are groups.
     let interval = config
         .herd
         .placement_interval_ms
@@ -268,8 +266,8 @@ fn policies_of(config: &Config) -> impl PartialEq + use<> {
     (policy, config.policies.clone(), groups, interval)
 }
 
-/// What a running herd cannot change keeps its value. The keys are those that are defined as read at
-/// the start only, which a test holds; and a dry run that began as one stays one: it has no journal.
+/// Keeps the values that a running herd cannot change. The keys are those defined as read at the start only (a test
+/// checks that); and a run that began as a dry run stays one: it has no journal.
 fn keep_what_cannot_change(wanted: &mut Config, held: &Config, began_dry: bool) {
     wanted.events.clone_from(&held.events);
     wanted.ledger.clone_from(&held.ledger);
@@ -302,7 +300,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// One line: what holds from now on, and what only from the next start on.
+/// One line: what has changed now, and what changes only at the next start.
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
@@ -335,7 +333,7 @@ mod tests {
     use super::*;
     use crate::config::keys;
 
-    /// A configuration of which every value is another than the default.
+    /// A configuration in which every value differs from the default.
     fn other() -> Config {
         let text = crate::config::example::every_key_changed();
         let (config, _) = Config::parse(&text, "f").unwrap_or_else(|error| panic!("{error}"));

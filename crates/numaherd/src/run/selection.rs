@@ -1,7 +1,8 @@
-//! Which threads a run looks after, as the command line or the configuration says it.
+//! Which threads a run herds, according to the command line or the configuration.
 //!
-//! A user who may not place everyone's threads places his own: a process that he names must be his, and any other selection
-//! is limited to his. The same holds for a user who may not touch everyone's memory, under a policy that uses it.
+//! A user who may not place all users' threads places only his own: a process that he names must be his, and any
+//! other selection is limited to his. The same holds under a policy that uses memory for a user who may not access
+//! all users' memory.
 
 use std::path::Path;
 
@@ -12,11 +13,11 @@ use super::program::Program;
 use crate::config::file::SelectionSettings;
 use crate::exit::{coded, ended};
 
-/// Whose threads: those of the program that was started, or those that are chosen. `confined` is the
-/// user whose threads alone may be placed.
+/// The threads of the program that was started, or those that are chosen. `confined` is the only user whose threads
+/// may be placed.
 ///
 /// # Errors
-/// There is no such user, or the processes that are named are others'.
+/// There is no such user, or a named process belongs to another user.
 pub fn selection(
     root: &Path,
     pids: &[u32],
@@ -61,7 +62,7 @@ pub fn selection(
     Ok(own.unwrap_or(Selection::Machine))
 }
 
-/// Whom to wait for, where nobody is selected at the first look: a name may be misspelt.
+/// What to say if no process is selected in the first interval: a name may be misspelt.
 pub fn awaited(selection: &Selection) -> Option<String> {
     let nobody = match selection {
         Selection::Machine | Selection::Child { .. } | Selection::Processes { .. } => return None,
@@ -72,7 +73,7 @@ pub fn awaited(selection: &Selection) -> Option<String> {
     Some(format!("{nobody} so far; those that come later are herded"))
 }
 
-/// The error of what would need a capability that is not there.
+/// The error for an action that needs a missing capability.
 pub fn denied(what: &str, lacks: &str) -> anyhow::Error {
     let instead = match lacks {
         "CAP_SYS_PTRACE" => {

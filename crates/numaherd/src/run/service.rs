@@ -1,11 +1,9 @@
-//! What a service tells systemd (`sd_notify`): that it is ready, with the first interval that it has
-//! seen; what it does, that it lives, that it reads its configuration again, that it ends. Where nobody
-//! listens nothing is sent.
+//! What a service reports to systemd (`sd_notify`): that it is ready, once it has seen the first interval; what it
+//! does; that it is alive; that it reads its configuration again; that it ends. Without a listener, it sends nothing.
 //!
-//! That it lives is said from the loop itself, with the lines that it records: a loop that hangs is
-//! silent, and the watchdog (`WatchdogSec=` of the unit) ends it. What it owes is in the journal, and the
-//! next start gives it back. A herd that is to record more seldom than the watchdog waits asks for a
-//! longer wait.
+//! The loop itself reports that it is alive, with the lines that it records: a loop that hangs is silent, and the
+//! watchdog (`WatchdogSec=` of the unit) ends it. The journal holds what it owes, and the next start restores that. A
+//! herd that records less often than the watchdog expects asks for a longer wait.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -17,14 +15,13 @@ use numaherd_herd::ledger::Start;
 use numaherd_herd::{Line, Record};
 use sd_notify::NotifyState;
 
-/// A loop that is this many of its longest silences late hangs.
+/// A loop that is silent for this many of its longest silences hangs.
 const SILENCES: u32 = 3;
 
 /// How long a message waits for a manager that does not read (chosen here).
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Sends, if anybody listens. A manager that has gone or does not read is no reason to stop herding, or to go on where the
-/// herd is to end.
+/// Sends, if a manager listens. One that has gone or does not read does not end the herd, or keep it from ending.
 pub(crate) fn send(state: &[NotifyState<'_>]) {
     let _ = try_send(state);
 }
@@ -48,12 +45,12 @@ fn try_send(state: &[NotifyState<'_>]) -> io::Result<()> {
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now]),
-        // Without the time the manager would take it for a reload before its signal.
+        // Without the time, the manager would take this for a reload before its signal.
         Err(_) => send(&[NotifyState::Reloading]),
     }
 }
 
-/// It is ready again after a reload, of which this is to be seen until what it does changes.
+/// It is ready again after a reload; `told` is its status until that changes.
 pub(super) fn ready(told: Option<&str>) {
     match told.map(one_line) {
         Some(told) => send(&[NotifyState::Ready, NotifyState::Status(&told)]),
@@ -71,8 +68,8 @@ fn one_line(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// How long the manager waits for a sign of life, as it says in the environment
-/// (`sd_watchdog_enabled(3)`): where it names a process, that one alone is meant.
+/// How long the manager waits for a sign of life, according to the environment (`sd_watchdog_enabled(3)`). If that
+/// names a process, only that one is meant.
 fn watchdog(micros: Option<&str>, meant: Option<&str>, own: u32) -> Option<Duration> {
     if meant.is_some_and(|meant| meant.parse() != Ok(own)) {
         return None;
@@ -85,9 +82,9 @@ fn watchdog(micros: Option<&str>, meant: Option<&str>, own: u32) -> Option<Durat
 pub(super) struct Service {
     /// How long the manager waits for a sign of life; `None` where it does not.
     watchdog: Option<Duration>,
-    /// Whether it has been said that it is ready: with the first interval that was seen.
+    /// Whether readiness has been reported, which follows the first interval.
     is_ready: bool,
-    /// What holds now; `None` before the first line.
+    /// The start with all later changes; `None` before the first line.
     current: Option<Start>,
     /// Threads and processes seen in the latest interval.
     seen: (usize, usize),
@@ -95,7 +92,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// One where a manager listens.
+    /// A service, if a manager listens.
     pub(super) fn new() -> Option<Self> {
         std::env::var_os("NOTIFY_SOCKET")?;
         let text = |name| std::env::var(name).ok();
@@ -116,7 +113,7 @@ impl Service {
         }
     }
 
-    /// Takes in a line, and tells that the loop lives and what it does.
+    /// Takes in a line, and reports that the loop is alive and what it does.
     pub(super) fn line(&mut self, line: &Line) {
         if let Some(wait) = self.take_in(line) {
             let wait = format!("WATCHDOG_USEC={}", wait.as_micros());
@@ -139,8 +136,7 @@ impl Service {
         self.status = status;
     }
 
-    /// Takes in a line. Returns how long the manager is to wait from now on, where that is longer than
-    /// it does.
+    /// Takes in a line. Returns how long the manager must wait from now on, if that is longer than before.
     fn take_in(&mut self, line: &Line) -> Option<Duration> {
         match &line.record {
             Record::Start(start) => self.current = Some(start.clone()),
@@ -152,7 +148,7 @@ impl Service {
             _ => return None,
         }
         let settings = &self.current.as_ref()?.settings;
-        // The longest that the loop may be silent for good.
+        // The longest that a healthy loop may be silent.
         let recorded = Duration::from_millis(settings.record_interval_ms);
         let silence = settings.placement_interval(u64::MAX).max(recorded);
         let needed = silence.saturating_mul(SILENCES);

@@ -1,7 +1,7 @@
 //! Signals: SIGINT and SIGTERM end a run, SIGHUP has its configuration read again.
 //!
-//! A terminal that goes away sends SIGHUP, too: whoever was started on one and has lost it is to end,
-//! as a program on a terminal does.
+//! A terminal that goes away also sends SIGHUP: a run that was started on a terminal and has lost it ends, as other
+//! programs do.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use super::reload::Reload;
 use super::service;
 
-/// By which name the ledger knows who asked.
+/// The name of the asker in the ledger.
 const BY: &str = "SIGHUP";
 
 /// Ends a run as SIGINT does.
@@ -30,7 +30,7 @@ impl Ender {
         Self { asked, world }
     }
 
-    /// Ends it, once it has done what it is doing.
+    /// Ends the run, after its current step.
     pub fn end(&self) {
         service::stopping();
         self.asked.store(true, Ordering::Relaxed);
@@ -68,7 +68,7 @@ pub fn watch(ender: Ender, reload: Reload) -> Result<()> {
                 ender.end();
                 return;
             }
-            // What came of it has been said.
+            // The reload reports its outcome.
             let _ = reload.now(BY);
         }
     };
@@ -79,7 +79,7 @@ pub fn watch(ender: Ender, reload: Reload) -> Result<()> {
     Ok(())
 }
 
-/// Whether somebody sits at a terminal that this program was started on.
+/// Whether this program is connected to a terminal.
 fn on_terminal() -> bool {
     std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
 }

@@ -1,4 +1,4 @@
-//! Who may ask over HTTP: the name that the server was asked by, and the token.
+//! Who may ask over HTTP: checks the name under which the server was asked, and the token.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,17 +9,17 @@ use anyhow::Result;
 
 use crate::exit::ended;
 
-/// Fewest and most bytes of a token: fewer can be guessed, more is some other file.
+/// Fewest and most bytes of a token: fewer can be guessed, more is another file.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
 
-/// What whoever asks must know.
+/// The secret that a client must know.
 pub struct Token(Vec<u8>);
 
 impl Token {
     /// Reads a token from a file that others cannot read; white space around it does not count.
     ///
     /// # Errors
-    /// The file cannot be read, others may read it, or what is in it is no token.
+    /// The file cannot be read, others may read it, or its content is not a token.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let wrong = |why: String| ended!(Usage, "the token file {shown}: {why}");
@@ -48,8 +48,8 @@ impl Token {
         Ok(Self(token))
     }
 
-    /// Whether this is the value of an `Authorization` header that has the token. Takes as long
-    /// whatever the value is, but for its length.
+    /// Whether this is the value of an `Authorization` header that has the token. The time that this takes depends
+    /// only on the value's length.
     pub fn is_in(&self, authorization: &[u8]) -> bool {
         let Some((scheme, given)) = authorization.split_at_checked(b"Bearer ".len()) else {
             return false;
@@ -58,7 +58,7 @@ impl Token {
     }
 }
 
-/// Whether two byte strings are the same, without telling by the time it takes where they differ.
+/// Whether two byte strings are equal. The time that this takes does not reveal where they differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differs = one
         .iter()
@@ -67,8 +67,8 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && differs == 0
 }
 
-/// Whether a `Host` header names this machine from within: a page from elsewhere, whose name was made to
-/// lead here (DNS rebinding), has the name of elsewhere.
+/// Whether a `Host` header is a local name of this machine. A foreign page whose name was made to resolve to this
+/// machine (DNS rebinding) has its own, foreign name.
 pub fn is_local_name(host: &str) -> bool {
     let without_port = match host.strip_prefix('[') {
         Some(v6) => match v6.split_once(']') {

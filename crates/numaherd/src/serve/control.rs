@@ -1,10 +1,10 @@
 //! The control socket: who may use it, and how requests are answered. The words are in
 //! [`protocol`](super::protocol).
 //!
-//! Root and the herd's own user may ask; if a group was given, the socket's file lets its
-//! members in as well. No more than [`MOST_CONNECTIONS`] speak at once; who says nothing for [`IDLE`], or
-//! does not take an answer within [`ANSWER_TIME`], is cut off. Requests to the loop are passed on one at a
-//! time, and wait in threads of their own, so that no watcher and no scraper waits with them.
+//! Root and the herd's own user may ask; if a group was given, the socket's file lets its members in as well. At most
+//! [`MOST_CONNECTIONS`] clients are connected at once. A client that is silent for [`IDLE`], or does not take an
+//! answer within [`ANSWER_TIME`], is cut off. Requests reach the loop one at a time, and wait in threads of their
+//! own, so that no watcher and no scraper waits with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +27,16 @@ use crate::run::Reload;
 /// Most connections at once.
 const MOST_CONNECTIONS: usize = 32;
 
-/// How long one may say nothing.
+/// How long a client may be silent.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How long an answer may take to be taken.
+/// How long a client may take to receive an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// How long the loop may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is asked of the herd goes through here.
+/// Handles all requests to the herd.
 pub struct Desk {
     feed: Arc<Feed>,
     web: Arc<Web>,
@@ -69,7 +69,7 @@ impl Desk {
         })
     }
 
-    /// Asks the loop, and waits for what comes of it: a sentence for people, or why nothing came.
+    /// Asks the loop, and waits for the outcome: a sentence for people, or an error.
     fn ask(&self, request: Request, by: &str) -> Result<String> {
         let ask = |asked, done: &str| match self.control.named(by).ask(asked, PATIENCE) {
             Ok(()) => Ok(done.to_owned()),
@@ -127,7 +127,7 @@ impl Desk {
 
     fn may_ask(&self, peer: &UCred) -> bool {
         let own = rustix::process::geteuid().as_raw();
-        // With a group, the kernel has looked at the socket's file.
+        // With a group, the permissions of the socket's file decide.
         self.has_group || peer.uid() == 0 || peer.uid() == own
     }
 
@@ -219,7 +219,7 @@ impl Desk {
                     },
                     None => break,
                 },
-                // Nothing is expected any more but the end.
+                // The only event expected here is the end.
                 read = stream.read(&mut byte) => match read {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {}
@@ -234,8 +234,7 @@ impl Desk {
     }
 }
 
-/// The next line without its line feed, however it comes in pieces; `None` when the other side has gone
-/// or says nothing.
+/// The next line without its line feed, even if it comes in pieces; `None` if the other side has gone or is silent.
 async fn next_line(stream: &mut BufReader<UnixStream>) -> Option<Result<Vec<u8>, String>> {
     let mut line = Vec::new();
     let mut bounded = stream.take(MOST_REQUEST as u64);

@@ -1,5 +1,5 @@
-//! From the loop to those who watch: lines go through a bounded queue to a thread of its own, which keeps
-//! the model of the run and hands the lines to watchers.
+//! From the loop to watchers: lines go through a bounded queue to a separate thread, which keeps the model of the run
+//! and hands the lines to watchers.
 //!
 //! The loop is never held up. It puts a shared line into the queue; if the queue is full, the line is
 //! dropped and counted, and the state is incomplete until the next snapshot. What waits is bounded by
@@ -17,14 +17,14 @@ use numaherd_show::run::RunModel;
 use crate::ledger::{PROGRAM, now_ms};
 use crate::lock;
 
-/// What lines that wait may weigh together. A thread of a snapshot weighs one; some 300 bytes.
+/// The most that waiting lines weigh together. A thread of a snapshot weighs 1: some 300 bytes.
 const MOST_WAITING: usize = 1 << 16;
 
-/// What any line weighs besides.
+/// What any line weighs in addition.
 const LEAST_WEIGHT: usize = 8;
 
-/// Lines that a watcher may be behind, before it is dropped: five seconds of paging at its usual cadence,
-/// after which one that takes nothing is cut off anyway. All watchers share them.
+/// How many lines a watcher may be behind before it is dropped: five seconds of paging at its usual cadence, after
+/// which a client that takes nothing is cut off anyway. All watchers share them.
 pub const MOST_BEHIND: usize = 512;
 
 /// Most watchers at once.
@@ -50,7 +50,7 @@ pub struct Fed {
     feed: Arc<Feed>,
 }
 
-/// What is made of the lines, for all who ask.
+/// What is made of the lines, for all clients.
 #[derive(Debug)]
 pub struct Feed {
     drawn: Mutex<Drawn>,
@@ -75,15 +75,15 @@ struct Drawn {
     watchers: Vec<tokio::sync::mpsc::Sender<Sealed>>,
 }
 
-/// A new watcher's part.
+/// What a new watcher receives.
 pub struct Watching {
-    /// What it gets first: the header, the start as it holds now, the latest snapshot.
+    /// Its first lines: the header, the start with all later changes, the latest snapshot.
     pub first: Vec<Vec<u8>>,
-    /// What comes from then on; it ends when the herd has ended or the watcher was too slow.
+    /// The lines from then on; it ends when the herd has ended or the watcher was too slow.
     pub lines: tokio::sync::mpsc::Receiver<Sealed>,
 }
 
-/// A queue, and what is made of what goes through it.
+/// A queue, and what is made of its lines.
 pub fn feed() -> (Feeder, Fed, Arc<Feed>) {
     let (sender, receiver) = bounded(MOST_WAITING / LEAST_WEIGHT);
     let weight = Arc::new(AtomicUsize::new(0));
@@ -102,7 +102,7 @@ pub fn feed() -> (Feeder, Fed, Arc<Feed>) {
 }
 
 impl Feeder {
-    /// Takes a line from the loop; drops it where too much waits. Waits for nobody.
+    /// Takes a line from the loop without waiting; drops it if too much waits.
     pub fn put(&mut self, line: &Arc<Line>) {
         let weight = weight(line);
         let waiting = self.weight.load(Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Feeder {
 }
 
 impl Fed {
-    /// Takes lines in until the loop's end is gone. The thread's own work.
+    /// Takes lines in until the loop's end of the queue is dropped.
     pub fn take_in(self) {
         for waiting in &self.queue {
             self.weight.fetch_sub(waiting.weight, Ordering::Relaxed);
@@ -201,13 +201,13 @@ impl Feed {
         Some(Watching { first, lines })
     }
 
-    /// Watchers that are streaming.
+    /// How many watchers are streaming.
     pub fn watchers(&self) -> usize {
         let drawn = lock(&self.drawn);
         drawn.watchers.iter().filter(|w| !w.is_closed()).count()
     }
 
-    /// Looks at the run, and at when a line came last.
+    /// Looks at the run, and at when the latest line came.
     pub fn look<T>(&self, look: impl FnOnce(&RunModel, Option<Instant>) -> T) -> T {
         let drawn = lock(&self.drawn);
         look(&drawn.run, drawn.heard)

@@ -8,8 +8,8 @@
 //! | [`HEAD_TIME`] until the head is there | closed |
 //! | [`WHOLE_TIME`] for a connection, its answer taken in | closed |
 //!
-//! A connection is for one request. What is drawn is kept for [`KEPT`], so that it costs the same
-//! whoever asks how often.
+//! A connection is for one request. What is drawn is kept for [`KEPT`], so that frequent requests
+//! cost no more.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -52,7 +52,7 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may take in all.
 const WHOLE_TIME: Duration = Duration::from_secs(15);
 
-/// For how long what was drawn is good.
+/// How long a drawing is reused.
 const KEPT: Duration = Duration::from_millis(250);
 
 /// How long the loop may be silent, beyond three of its intervals, before `/healthz` says so.
@@ -69,12 +69,12 @@ pub struct Web {
     kept: Mutex<[Option<(Instant, String)>; 3]>,
 }
 
-/// How a request comes, which says what is asked of a request.
+/// How a request arrives, which determines what is required of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// By TCP: a token where there is one, else a local name.
     Tcp,
-    /// By a UNIX socket, whose file says who may.
+    /// By a UNIX socket, whose file's permissions decide.
     Unix,
 }
 
@@ -87,7 +87,7 @@ enum Drawing {
 }
 
 impl Web {
-    /// Of what comes from a feed.
+    /// A server of what comes from a feed.
     pub fn new(feed: Arc<Feed>, token: Option<Token>) -> Arc<Self> {
         Arc::new(Self {
             feed,
@@ -131,7 +131,7 @@ impl Web {
         let Ok(place) = self.room.clone().try_acquire_owned() else {
             self.refused_connections.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(async move {
-                // It fits into any socket's buffer; whoever does not take it has not asked nicely.
+                // It fits into any socket's buffer; a client that does not take it gets no answer.
                 let said = timeout(HEAD_TIME / 10, stream.write_all(FULL)).await;
                 drop(said);
             });
@@ -157,7 +157,7 @@ impl Web {
         });
     }
 
-    /// What was drawn lately, or draws it.
+    /// A recent drawing, or a new one.
     fn drawn(&self, drawing: Drawing) -> String {
         let mut kept = lock(&self.kept);
         let place = &mut kept[drawing as usize];
@@ -263,7 +263,7 @@ impl Web {
         (!is_local).then(|| plain(StatusCode::MISDIRECTED_REQUEST, why))
     }
 
-    /// Whether the loop has been heard of as often as it should be, with what there is to say.
+    /// Whether the loop has recorded lines as often as it should, and the answer's text.
     fn health(&self) -> (StatusCode, String) {
         let trouble = self.feed.look(|run, heard| {
             let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));

@@ -1,7 +1,7 @@
-//! Where the server listens: addresses as they are given, what they may be, and sockets bound to them.
+//! Where the server listens: parses and checks addresses, and binds sockets to them.
 //!
-//! A UNIX socket's file outlives whoever made it. One that nobody answers at is replaced; one that
-//! somebody does is theirs, and anything else under that name is left alone.
+//! A UNIX socket's file outlives its process. A file at which no process answers is replaced; one at which a process
+//! does, and any other kind of file, is left alone.
 
 use std::fmt;
 use std::fs;
@@ -33,10 +33,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Addresses as they are given: `HOST:PORT`, `unix:PATH`, `none`.
+/// Parses addresses: `HOST:PORT`, `unix:PATH`, `none`.
 ///
 /// # Errors
-/// What is no address, or an address that other machines reach without `allow_remote`.
+/// A text is not an address, or is one that other machines reach, without `allow_remote`.
 pub fn addresses(given: &[String], allow_remote: bool) -> Result<Vec<Address>> {
     let mut addresses = Vec::new();
     for text in given {
@@ -72,7 +72,7 @@ pub fn addresses(given: &[String], allow_remote: bool) -> Result<Vec<Address>> {
 /// Listens at an address and port.
 ///
 /// # Errors
-/// The kernel refuses: somebody listens there already, or it is not one of this machine's.
+/// The kernel refuses: another process listens there, or the address is not this machine's.
 pub fn tcp(address: SocketAddr) -> Result<TcpListener> {
     let cannot = |error: io::Error| {
         let why = format!("cannot listen at {address}: {error}; choose another with --listen");
@@ -83,11 +83,11 @@ pub fn tcp(address: SocketAddr) -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// Listens at a UNIX socket, with this mode and, where given, for this group. A socket's file that nobody
-/// answers at is replaced.
+/// Listens at a UNIX socket, with this mode and, where given, for this group. A socket's file at which no process
+/// answers is replaced.
 ///
 /// # Errors
-/// Somebody answers there already, something else is there, or the kernel does not permit it.
+/// A process answers there already, another kind of file is there, or the kernel refuses.
 pub fn unix(path: &Path, mode: u32, group: Option<u32>) -> Result<UnixListener> {
     let shown = path.display();
     let cannot = |error: io::Error| {
@@ -103,7 +103,7 @@ pub fn unix(path: &Path, mode: u32, group: Option<u32>) -> Result<UnixListener> 
         fs::create_dir_all(folder).map_err(cannot)?;
     }
     free(path)?;
-    // Nobody may use it before its mode is set.
+    // No other user may use it before its mode is set.
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     rustix::process::umask(before);
@@ -125,7 +125,7 @@ fn exit(error: &io::Error) -> Exit {
     }
 }
 
-/// Takes a socket's file away that nobody answers at.
+/// Removes a socket's file at which no process answers.
 fn free(path: &Path) -> Result<()> {
     let shown = path.display();
     let meta = match fs::symlink_metadata(path) {
@@ -160,13 +160,13 @@ fn free(path: &Path) -> Result<()> {
     }
 }
 
-/// A socket's file, taken away when the server ends.
+/// A socket's file, removed when the server ends.
 #[derive(Debug)]
 pub struct SocketFile(pub PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may be gone already; nobody could do anything about the rest.
+        // It may be gone already; any other failure has no remedy.
         let _ = fs::remove_file(&self.0);
     }
 }

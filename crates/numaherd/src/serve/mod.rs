@@ -1,8 +1,7 @@
-//! `numaherd serve`: a herd that others can look at and talk to.
+//! `numaherd serve`: a herd that others can watch and control.
 //!
-//! Three threads, of which the last two run at low priority and neither ever holds the first up: the
-//! loop, as in `run`; one that takes its lines in ([`feed`]); one that speaks with sockets ([`http`],
-//! [`control`]). Nothing that is asked over HTTP changes anything.
+//! Three threads: the loop, as in `run`; one that takes its lines in ([`feed`]); one that serves sockets ([`http`],
+//! [`control`]). The last two run at low priority and never hold the loop up. No request over HTTP changes anything.
 
 mod allowed;
 mod control;
@@ -39,7 +38,7 @@ use feed::Feed;
 use http::{Transport, Web};
 use listen::{Address, SocketFile};
 
-/// Where the control socket is when nobody says otherwise: beside the journal.
+/// The default control socket: beside the default journal.
 pub fn usual_socket() -> PathBuf {
     usual_journal().with_file_name("control.sock")
 }
@@ -47,8 +46,8 @@ pub fn usual_socket() -> PathBuf {
 /// Herds, and serves while it does.
 ///
 /// # Errors
-/// As [`run::herd`]; and an address that cannot be listened at, a token that is none, a group that is
-/// not there. Nothing has been changed then.
+/// As [`run::herd`]; or it cannot listen at an address, the token is invalid, or the group does not exist. Nothing
+/// has been changed then.
 pub fn serve(options: &Serve) -> Result<ExitCode> {
     let sockets = Sockets::open(options)?;
     let (mut feeder, fed, feed) = feed::feed();
@@ -136,7 +135,7 @@ impl Sockets {
         })
     }
 
-    /// Serves until told to stop. All of it in this thread, but for what waits for the loop.
+    /// Serves until told to stop, all in this thread except for requests that wait for the loop.
     fn serve(
         self,
         feed: Arc<Feed>,
@@ -175,7 +174,7 @@ impl Sockets {
                 move |cx| listener.poll_accept(cx),
                 move |(stream, _)| desk.connected(stream),
             ));
-            // If nobody is left who could stop it, it ends as well.
+            // It also ends if the sender has been dropped.
             let _ = stopped.await;
             // Watchers get the last lines.
             tokio::time::sleep(LAST_LINES).await;
@@ -184,7 +183,7 @@ impl Sockets {
     }
 }
 
-/// Hands over every connection that comes, for ever.
+/// Hands over every new connection, for ever.
 async fn accept<S>(
     mut next: impl FnMut(&mut task::Context<'_>) -> Poll<io::Result<S>>,
     connected: impl Fn(S),

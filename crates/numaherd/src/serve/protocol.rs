@@ -1,5 +1,5 @@
-//! What can be said on the control socket: one JSON object a line in, one out. Self-contained, so that
-//! the fuzzer reads it as the server does. Told to people in `docs/serve.md`.
+//! The protocol of the control socket: one JSON object a line in, one out. Self-contained, so that the fuzzer reads
+//! it as the server does. Documented in `docs/serve.md`.
 
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub enum Request {
     Version,
 }
 
-/// What can be asked, with the key that each may have, and what its value is.
+/// The requests, with the key that each may have, and a description of its value.
 const WORDS: [(&str, Option<(&str, &str)>); 7] = [
     ("status", None),
     ("pause", Some(("give_back", "true or false"))),
@@ -51,7 +51,7 @@ const WORDS: [(&str, Option<(&str, &str)>); 7] = [
 /// Reads a request from a line, its line feed left out.
 ///
 /// # Errors
-/// Why it is none, as a sentence for whoever sent it.
+/// Why it is not a request, as a sentence for its sender.
 pub fn parse(line: &[u8]) -> Result<Request, String> {
     if line.len() >= MOST_REQUEST {
         return Err(format!("a request has at most {MOST_REQUEST} bytes"));
@@ -107,7 +107,7 @@ fn words() -> String {
     WORDS.map(|(word, _)| word).join(", ")
 }
 
-/// A word of somebody's, cut where it is long and quoted so that nothing in it acts on a terminal.
+/// A word from a request, shortened, and quoted so that nothing in it acts on a terminal.
 fn shown(word: &str) -> String {
     let mut letters = word.chars();
     let mut cut: String = letters.by_ref().take(30).collect();

@@ -1,9 +1,8 @@
-//! `numaherd top`: a run on a terminal: of a ledger, of the herd that runs here, or of this machine as
-//! it is.
+//! `numaherd top`: shows a run on a terminal: from a ledger, from the herd that runs here, or from this machine
+//! itself.
 //!
-//! What is shown is drawn by [`numaherd_show::top`] from ledger lines alone; here are the sources of
-//! lines ([`source`]) and the terminal ([`screen`]), and the loop between them: take lines, handle keys,
-//! draw when something has changed.
+//! [`numaherd_show::top`] draws everything from ledger lines alone. Here are the sources of lines ([`source`]), the
+//! terminal ([`screen`]), and the loop between them: take lines, handle keys, draw when something has changed.
 
 mod screen;
 mod source;
@@ -41,7 +40,7 @@ const USUAL_SIZE: (u16, u16) = (120, 40);
 /// Shows a run until told to stop, or prints one frame.
 ///
 /// # Errors
-/// The source cannot be read, standard output is no terminal, or the terminal refuses.
+/// The source cannot be read, standard output is not a terminal, or the terminal refuses.
 pub fn top(options: &cli::Top) -> Result<ExitCode> {
     let mut source = Source::of(options)?;
     let is_frame = options.once || options.svg.is_some();
@@ -72,7 +71,7 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
     }
     let signal = on_a_terminal(&mut top, &mut source, options.mouse)?;
     if let Some(signal) = signal {
-        // The terminal is as it was: end as whoever sent it expects.
+        // The terminal is restored: end as the sender of the signal expects.
         signal_hook::low_level::emulate_default_handler(signal)
             .context("cannot end by the signal that asked for it")?;
     }
@@ -102,7 +101,7 @@ fn chosen(options: &cli::Top, top: &mut Top) -> Result<()> {
     Ok(())
 }
 
-/// How things look on this terminal, by what the environment says of it.
+/// The look of the display, according to the terminal's environment.
 fn look(options: &cli::Top) -> Look {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let terminal = variable("TERM");
@@ -116,7 +115,7 @@ fn look(options: &cli::Top) -> Look {
     };
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(variable);
     let locale = locale.iter().find(|value| !value.is_empty());
-    // Where nobody says (a service, a test), text is UTF-8.
+    // Without a locale (in a service or a test), text is UTF-8.
     let utf8 = locale.is_none_or(|value| {
         let value = value.to_ascii_lowercase();
         value.contains("utf-8") || value.contains("utf8")

@@ -144,7 +144,7 @@ fn give_back() {
     }
 }
 
-/// Before a panic is printed, so that it can be read.
+/// Restores the terminal before a panic is printed.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Where lines come from: a ledger, the herd that runs here, or a herd of one's own that only looks.
+//! Where lines come from: a ledger, the herd that runs here, or a private herd that only observes.
 
 mod herd;
 
@@ -43,7 +43,7 @@ pub struct Heard {
     name: String,
     lines: Receiver<Said>,
     over: bool,
-    /// Ends a herd of one's own.
+    /// Ends a private herd.
     _ending: Option<herd::Ending>,
 }
 
@@ -51,7 +51,7 @@ pub struct Heard {
 pub enum Said {
     /// A line.
     Line(Arc<Line>),
-    /// That no more will come, and why, where that is not simply the end.
+    /// No more lines will come; and why, if that is not simply the end.
     Over(Option<String>),
 }
 
@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Whether its lines can be had again.
+    /// Whether its lines can be read again.
     pub fn is_file(&self) -> bool {
         matches!(self, Self::File(_))
     }
@@ -118,7 +118,7 @@ impl Source {
         }
     }
 
-    /// Gives what is there to `top`, for so long.
+    /// Passes available lines to `top`, for at most `time`.
     pub fn poll(&mut self, top: &mut Top, time: Duration) -> Polled {
         match self {
             Self::File(file) => file.poll(top, time),
@@ -126,12 +126,12 @@ impl Source {
         }
     }
 
-    /// Gives all that is there to `top`.
+    /// Passes all available lines to `top`.
     pub fn take_all(&mut self, top: &mut Top) {
         while self.poll(top, Duration::from_secs(1)) != Polled::Nothing {}
     }
 
-    /// Gives to `top` what comes until there is a snapshot to show, and what is there by then.
+    /// Passes lines to `top` until there is a snapshot to show, and all that are available by then.
     ///
     /// # Errors
     /// When the herd ends before.
@@ -158,7 +158,7 @@ impl Source {
         Ok(())
     }
 
-    /// Refuses a ledger that could not be read to its end, once what there is of it was shown.
+    /// Refuses a ledger that could not be read to its end, after its readable part was shown.
     ///
     /// # Errors
     /// The damage.
@@ -169,7 +169,7 @@ impl Source {
         }
     }
 
-    /// A line again, by its place among those that came.
+    /// Reads a line again, by its place in the ledger.
     pub fn again(&self, place: u64) -> Option<Arc<Line>> {
         let Self::File(file) = self else {
             return None;
@@ -182,7 +182,7 @@ impl Source {
 impl File {
     fn open(path: &Path, is_followed: bool) -> Result<Self> {
         if !is_followed {
-            // What is not there, or is no ledger, is said at once.
+            // A missing file or ledger header is reported at once.
             numaherd_herd::ledger::Reader::open(path).map_err(coded)?;
         }
         Ok(Self {

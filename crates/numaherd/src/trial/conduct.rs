@@ -1,14 +1,14 @@
 //! How a trial runs: which side when, what counts, and the result. Pure: the machine, its clock included, is a parameter.
 //!
-//! Two blocks, one for each side, are a pair; which comes first is drawn for each pair. The beginning of every
-//! block does not count, whether or not the side has changed, since what the former side left behind (cold caches, pages
-//! on their way, a policy that has yet to decide) is of neither. The figure of a pair is the logarithm of the
+//! Two blocks, one for each side, are a pair; which comes first is drawn for each pair. The beginning of every block
+//! does not count, whether or not the side has changed, because what the former side left behind (cold caches, pages
+//! on their way, a policy that has yet to decide) belongs to neither. The figure of a pair is the logarithm of the
 //! ratio of the two rates of progress.
 //!
-//! What this takes away: whatever changes over time, slowly or in phases, is as often for a side as against it, since a
-//! coin decides which of two neighbouring blocks a side gets. The switch itself undoes where threads were
-//! left. What it cannot take away: effects that outlast the dropped part of a block, such as pages that
-//! stay where a policy moved them. They make the sides more alike.
+//! What this removes: a change over time, slow or in phases, is as often for a side as against it, because a coin
+//! decides which of two neighbouring blocks a side gets. The switch itself undoes the former side's placement of
+//! threads. What it cannot remove: effects that outlast the dropped part of a block, such as pages that stay where a
+//! policy moved them. They make the sides more alike.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use rand::{Rng, SeedableRng};
 /// The counter of progress as it was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// When it stood there.
+    /// When it was read.
     pub at: Duration,
-    /// What it showed.
+    /// Its value.
     pub value: f64,
 }
 
@@ -35,7 +35,7 @@ pub enum Halt {
     Failed(String),
 }
 
-/// What a trial is conducted on.
+/// The machine on which a trial runs.
 pub trait Machine {
     /// The time.
     fn now(&self) -> Duration;
@@ -47,7 +47,7 @@ pub trait Machine {
     /// Lets this side place threads from now on.
     ///
     /// # Errors
-    /// It was refused, or all has ended.
+    /// The switch was refused, or the run has ended.
     fn switch(&mut self, to: Side) -> Result<(), Halt>;
     /// Reads the counter of progress.
     ///
@@ -56,10 +56,10 @@ pub trait Machine {
     fn progress(&mut self) -> Result<Reading, Halt>;
 }
 
-/// What happens, for whoever looks on.
+/// An event of a trial, for display.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// A block has begun, of which nothing counts yet.
+    /// A block has begun, but does not count yet.
     Dropping(Side),
     /// From now on it counts.
     Measuring(Side),
@@ -68,7 +68,7 @@ pub enum Event<'a> {
 }
 
 impl Halt {
-    /// How a trial ended that was halted so.
+    /// How a trial ends that is halted in this way.
     pub fn into_end(self) -> Option<TrialEnd> {
         match self {
             Self::Stopped => None,
@@ -143,7 +143,7 @@ fn pair(
     })
 }
 
-/// The counter, which only rises.
+/// Reads the counter, which only rises.
 fn read(machine: &mut impl Machine, last: &mut Option<Reading>) -> Result<Reading, Halt> {
     let reading = machine.progress()?;
     if let Some(before) = last.replace(reading)

@@ -1,4 +1,4 @@
-//! What a trial shows while it goes on: a line per pair, and on a terminal what is going on below it.
+//! What a trial shows while it runs: a line per pair and, on a terminal, the current step below it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Live<'t> {
 }
 
 impl<'t> Live<'t> {
-    /// Of a trial that begins.
+    /// The display of a trial that begins.
     pub fn new(plan: &'t TrialPlan, on_terminal: bool) -> Self {
         Self {
             plan,

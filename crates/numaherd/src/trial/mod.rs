@@ -1,10 +1,10 @@
 //! `numaherd trial`: whether a policy helps on this machine, by experiment.
 //!
-//! A run whose policy is switched on and off. The loop, its governor and its journal are those of `run`; a thread beside
-//! it conducts ([`conduct`]) and switches over the herd's control, as `numaherd ctl` does: Linux is a pause that
-//! begins with threads back where Linux had them, and with their own affinities. So whatever ends a run ends a
-//! trial, and leaves the same behind: nothing. Progress is what the user names, or else what the machine
-//! counts ([`progress`]). What came of it, [`numaherd_show::trial`] says, from the records that the ledger has too.
+//! A trial is a run whose policy is switched on and off. The loop, its governor and its journal are those of `run`. A
+//! second thread conducts it ([`conduct`]) and switches over the herd's control, as `numaherd ctl` does: Linux is a
+//! pause that first returns threads to where Linux had them, with their own affinities. Whatever ends a run therefore
+//! ends a trial, and leaves nothing behind. Progress is what the user names, or else what the machine counts
+//! ([`progress`]). [`numaherd_show::trial`] gives the result, from the records in the ledger.
 
 mod conduct;
 mod live;
@@ -40,13 +40,13 @@ use progress::{Endpoint, Source};
 /// How long the herd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// By which name the ledger knows who asked.
+/// The name of the asker in the ledger.
 const BY: &str = "trial";
 
-/// Tries a policy against Linux or another policy, and prints what came of it.
+/// Tries a policy against Linux or another policy, and prints the result.
 ///
 /// # Errors
-/// As `numaherd run`; the trial could not be as it was asked for, or could not go on: what was known by then has been
+/// As `numaherd run`; the trial is not possible as requested, or could not go on: what was known by then has been
 /// printed.
 pub fn trial(options: &cli::Trial) -> Result<()> {
     let run = as_run(options);
@@ -68,7 +68,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
         now: Some(Side::Policy),
     };
     let (begin, begun) = mpsc::channel();
-    // Now, as long as there are all privileges that the command of `--progress` may need.
+    // Started now, while it has all privileges that the command of `--progress` may need.
     let thread = std::thread::Builder::new()
         .name("trial".to_owned())
         .spawn(move || Some(conductor.conduct(&begun.recv().ok()?)))
@@ -101,7 +101,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
             policy: None,
             group: Group::Own,
             begin: Box::new(move |ender| {
-                // It waits for this.
+                // The conductor waits for this.
                 let _ = begin.send(ender);
             }),
             printed: Box::new(printed),
@@ -161,7 +161,7 @@ fn source(options: &cli::Trial) -> Result<Source> {
 /// The trial that was asked for.
 ///
 /// # Errors
-/// A policy is unknown, or cannot be switched off; or the times do not go together.
+/// A policy is unknown, or cannot be switched off; or the times do not fit together.
 fn plan(options: &cli::Trial, config: &Config, source: &Source) -> Result<TrialPlan> {
     let (policy, against) = (config.policy(), &options.against);
     if config.herd.dry_run {
@@ -268,7 +268,7 @@ enum News {
     Stop,
 }
 
-/// Whether instructions are counted; CPU time in seconds otherwise.
+/// Whether instructions are counted; otherwise progress is CPU time in seconds.
 fn counts_instructions(run: &RunModel) -> bool {
     let signals = run.start().map_or(&[][..], |start| &start.signals[..]);
     let mut signals = signals.iter();
@@ -313,12 +313,12 @@ struct Conductor {
     config: Config,
     plan: TrialPlan,
     selected: String,
-    /// Who places threads now; `None`: a switch has failed.
+    /// The side that places threads now; `None` after a failed switch.
     now: Option<Side>,
 }
 
 impl Conductor {
-    /// Conducts, showing on standard error how it goes on and recording each pair, and ends the run.
+    /// Conducts the trial, shows its progress on standard error, records each pair, and ends the run.
     fn conduct(mut self, ender: &Ender) -> Trial {
         let ready = self.ready();
         let (plan, control) = (self.plan.clone(), self.control.clone());
@@ -336,21 +336,21 @@ impl Conductor {
                 // A terminal that has gone is no error.
                 let _ = std::io::stderr().write_all(live.event(event).as_bytes());
                 if let Event::Pair(pairs) = event {
-                    // Where the herd has ended meanwhile, the pair is missing in the ledger only.
+                    // If the herd has ended meanwhile, only the ledger lacks the pair.
                     let _ = control.ask(record(pairs.last().copied(), None), PATIENCE);
                 }
             }),
         };
         let _ = std::io::stderr().write_all(live.over().as_bytes());
         if ended.is_some() {
-            // Where the herd has ended meanwhile, the ledger has how.
+            // If the herd has ended meanwhile, the ledger says how.
             let _ = self.ask(record(None, ended.clone()));
         }
         ender.end();
         Trial { plan, pairs, ended }
     }
 
-    /// Waits for the first snapshot, and looks whether there is anything to place and to measure.
+    /// Waits for the first snapshot, and checks that there is something to place and to measure.
     fn ready(&mut self) -> Result<(), Halt> {
         if !matches!(self.heard.recv(), Ok(News::First)) {
             return Err(Halt::Stopped);

@@ -1,9 +1,9 @@
 //! How far the selected threads have come, by their instructions: each thread beside itself.
 //!
-//! A sum of instructions is mostly that of threads that compute, which execute many times as many as those that wait for
-//! memory, and memory is what a policy is about. So a thread's instructions of an interval count as the CPU time that
-//! it has needed for as many so far, in seconds: a thread that runs as fast as it did on average counts as much as it
-//! runs, and one that runs twice as fast twice as much.
+//! A sum of instructions mostly measures threads that compute: they execute many times as many as threads that wait
+//! for memory, and memory is what a policy is about. So a thread's instructions of an interval count as the CPU time,
+//! in seconds, that it has needed for as many so far. A thread at its average speed counts for the time that it runs,
+//! and at twice that speed for twice the time.
 //!
 //! Property: what an interval counts follows from that interval and earlier ones alone, whichever side had them, so that
 //! a policy without an effect gains nothing.

@@ -16,7 +16,7 @@ use crate::http::{Address, Limits};
 /// How long a command or an endpoint may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an endpoint may take.
+/// The limits of one request.
 const LIMITS: Limits = Limits {
     time: PATIENCE,
     bytes: 64 << 20,
@@ -41,16 +41,15 @@ pub enum Source {
 pub struct Endpoint {
     address: Address,
     metric: String,
-    /// As they are written within the braces; a sample has them all.
+    /// As written within the braces; a sample must have all of them.
     labels: Vec<String>,
 }
 
 impl Endpoint {
-    /// Of an address and a metric as a person writes them: `http://localhost:9100/metrics`,
-    /// `requests_total{method="GET"}`.
+    /// Parses an address and a metric: `http://localhost:9100/metrics`, `requests_total{method="GET"}`.
     ///
     /// # Errors
-    /// It is no such address, or no such metric.
+    /// The address or the metric is invalid.
     pub fn parse(url: &str, metric: &str) -> Result<Self> {
         let address = Address::parse(url).map_err(|why| {
             anyhow!(
@@ -146,10 +145,10 @@ fn sample(line: &str) -> Option<(&str, Vec<&str>, &str)> {
 }
 
 impl Source {
-    /// What a command or an endpoint says now; `None` of what the machine counts.
+    /// Reads a command or an endpoint; `None` for what the machine counts.
     ///
     /// # Errors
-    /// A sentence with what was tried and what came of it.
+    /// A sentence with what was tried and why it failed.
     pub fn read(&self) -> Option<Result<f64>> {
         match self {
             Self::Command(command) => Some(printed(command)),
@@ -206,7 +205,7 @@ fn short(text: &str) -> String {
     short
 }
 
-/// Runs a shell command. It has a process group of its own: a Ctrl-C for the trial is not for it.
+/// Runs a shell command in a process group of its own, which a Ctrl-C for the trial does not reach.
 fn output(command: &str) -> Result<Output> {
     let child = Command::new("sh")
         .args(["-c", command])

@@ -31,7 +31,7 @@ fn with<T>(
     then: impl FnOnce(Member<'_>, &Path) -> Result<T>,
 ) -> Result<T> {
     let head = "name = \"x\"\nabout = \"\"\nmachine = \"lab-4x2\"\nuntil = { seconds = 60 }\n";
-    // Whom a server serves.
+    // A client for a server.
     let client = match lines.contains("ready") && !lines.contains("measure") {
         true => "[[program]]\ncommand = \"ls\"\n",
         false => "",
@@ -59,14 +59,14 @@ fn with<T>(
     then(member, folder.path())
 }
 
-/// What is said when the first program fails to start.
+/// The error when the first program fails to start.
 #[track_caller]
 fn refused(lines: &str, limit: Duration, told: &str) {
     let error = with(lines, limit, |_, _| Ok(())).unwrap_err();
     assert_eq!(format!("{error:#}"), told, "{lines}");
 }
 
-/// What came of a program that ran to its end, or what was said.
+/// The result of a program that ran to its end, or the error.
 fn ran(lines: &str) -> Result<ProgramResult> {
     with(lines, LONG, |mut member, folder| {
         member.wait_until_held()?;

@@ -1,4 +1,4 @@
-//! Worlds whose physics differ from those that the policy reckons with, by up to 30 %.
+//! Worlds whose physics differ from those that the policy assumes, by up to 30 %.
 //!
 //! What differs, by factors drawn evenly from 0.7 to 1.3: of the machine the height of the loaded-latency curve,
 //! the bandwidth at which it bends, a core's lines in flight, and the part of the last-level caches that programs

@@ -1,14 +1,14 @@
 //! What brm's decisions on its micro-benchmark rest on (§4.2, §4.4, Fig 8a): `numaherd reproduce brm --decisions`.
 //!
-//! A candidate remembers one figure of each node: the penalty of all candidates when it was last there. That is a
-//! figure of a *layout*, which says where the others were as well. The threads are alike, so a layout is the number of
-//! them on node 0, and there are five; what each costs is measured with threads bound. Each move of a run is then held
-//! against them:
+//! A candidate remembers one figure of each node: the penalty of all candidates when it was last there. That figure
+//! belongs to a *layout*, which also says where the others were. The threads are alike, so a layout is the number of
+//! threads on node 0, and there are five; the cost of each is measured with threads bound. Each move of a run is then
+//! compared with them:
 //!
-//! * It is *to see* where the candidate knew nothing of the node, and *by memory* where it did.
-//! * What it remembered is of the *same* layout where as many of the others are on node 0 as when it was last on that
-//!   node, and of *another* layout where they are not.
-//! * It is *right* where the layout that it leads to takes less time than the one that it leaves.
+//! * It is *to see* if the candidate knew nothing of the node, and *by memory* if it did.
+//! * What it remembered is of the *same* layout if as many of the others are on node 0 as when it was last on that
+//!   node, and of *another* layout if not.
+//! * It is *right* if the layout that it leads to takes less time than the one that it leaves.
 //!
 //! `brm-in-turn` shows what changes if candidates move one at a time, and forget what they know of nodes whenever
 //! another has changed the layout.
@@ -36,7 +36,7 @@ const TO_SEE: &str = "brm: explore";
 /// Those of a move to a node that is remembered.
 const BY_MEMORY: [&str; 2] = ["brm: bias random pick", "brm-in-turn: go on"];
 
-/// By which factor a layout may take longer than the best and be as good.
+/// The factor by which a layout may take longer than the best and still be as good.
 const AS_GOOD: f64 = 1.01;
 
 /// What a layout costs, threads bound.
@@ -70,7 +70,7 @@ impl Layouts {
         })
     }
 
-    /// Whether none is better by more than [`AS_GOOD`]: of small sets, all threads on either node are.
+    /// Whether none is better by more than [`AS_GOOD`]. Of small sets, both layouts on a single node are best.
     fn is_best(&self, count: usize) -> bool {
         let least = smallest(self.by_count.iter().map(|layout| &layout.seconds));
         self.by_count[count].seconds <= least * AS_GOOD
@@ -120,7 +120,7 @@ struct Followed {
     others: [Option<usize>; 2],
 }
 
-/// A run, as its decisions tell of it.
+/// A run, as reconstructed from its decisions.
 #[derive(Default)]
 struct Run {
     threads: BTreeMap<ThreadId, Followed>,

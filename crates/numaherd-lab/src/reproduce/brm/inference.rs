@@ -1,9 +1,8 @@
 //! BRM §8: candidates that brm infers from what they demand of the uncore, against explicit tags.
 //!
-//! The paper leaves open how accurate inference would be. Here an agent tags the threads of programs that gain
-//! or lose by where they run, and clears the others; which these are, the model itself says, by the program's
-//! worst binding (Fig 1). Then brm runs without tags, and every 10 ms its judgement of each thread is compared
-//! with the tag.
+//! The paper leaves open how accurate inference would be. Here an agent tags the threads of programs that gain or
+//! lose by where they run, and clears the others; the model determines these programs by their worst binding (Fig 1).
+//! Then brm runs without tags, and every 10 ms its judgement of each thread is compared with the tag.
 
 use std::time::Duration;
 

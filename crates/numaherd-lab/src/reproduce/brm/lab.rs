@@ -1,10 +1,10 @@
 //! BRM's micro-benchmark in the lab, on a guest after the paper's machine: Fig 5 and 7 (assignments),
 //! Fig 8a and 9 (strategies).
 //!
-//! As in the paper, four threads have all their memory on node 0, and the run time is the mean of the
-//! threads'. *Intra-S* has all of them on node 0, *Inter-S* half of them on node 1. Each run is a trial
-//! as those of `numaherd lab compare`. Where BRM is not tried it runs dry: it counts and decides as
-//! ever, at the same cost, and nothing is carried out.
+//! As in the paper, four threads have all their memory on node 0, and the run time is the mean of the threads'.
+//! *Intra-S* has all of them on node 0, *Inter-S* half of them on node 1. Each run is a trial like those of
+//! `numaherd lab compare`. Where BRM is not tried it runs dry: it counts and decides as ever, at the same cost, but
+//! changes nothing.
 //!
 //! Not as in the paper: fewer loops than 1000, since a modelled second takes a minute or more; a
 //! length in steps in place of one number of loops, so that small working sets are not over before
@@ -38,9 +38,9 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// Bytes of an entry of a list: a line.
 const ENTRY: u64 = 64;
-/// What is shared where working sets vary (§2.2.2).
+/// The shared area where working sets vary (§2.2.2).
 const SHARED: u64 = 128 * KIB;
-/// The working set where what is shared varies (§2.2.2).
+/// The working set where the shared area varies (§2.2.2).
 const FIXED_SET: u64 = 16 * MIB;
 /// Fewest loops: the first one fills caches.
 const FEWEST_LOOPS: u64 = 4;
@@ -48,9 +48,8 @@ const FEWEST_LOOPS: u64 = 4;
 /// Where the guest finds the scenario of the next trial.
 const SCENARIO: &str = "/run/numaherd-brm.toml";
 
-/// How often counters are read for Fig 5, where the shortest runs take some 50 ms and what comes after
-/// the last reading is lost; for strategies as often as BRM does it (§5), whoever places, so that
-/// all pay for it.
+/// The interval between readings of counters for Fig 5, where the shortest runs take some 50 ms and what follows the
+/// last reading is lost; for strategies that of BRM (§5), whoever places, so that all pay for it.
 const LOOK_MS: u64 = 5;
 const TICK_MS: u64 = 10;
 
@@ -68,7 +67,7 @@ pub struct Options {
     pub sharing_sizes: Vec<u64>,
     /// Entries of its list that each thread visits in all, for Fig 5.
     pub steps: u64,
-    /// The same for Fig 8a: BRM needs time to find a layout, and it must be small beside the run.
+    /// The same for Fig 8a, where the time that BRM needs to find a layout must be short beside the run.
     pub strategy_steps: u64,
     /// How often each strategy is run; the paper's 10. 0 runs none.
     pub repeats: u32,
@@ -146,7 +145,7 @@ pub fn run(options: &LabBrm) -> Result<()> {
     print::out(&text::text(&measured))
 }
 
-/// Runs everything in guests of the paper's machine; `keep` gets what there is after every point.
+/// Runs everything in guests of the paper's machine; `keep` receives the figures after every point.
 ///
 /// # Errors
 /// The lab is not set up, a run fails, or `keep` does.
@@ -208,8 +207,8 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
     Ok(measured)
 }
 
-/// Every way to spread threads over nodes, each on a core of its own, that differs in how many are on
-/// which node: nodes differ, as memory is on one of them, threads do not. All on node 0 comes first.
+/// Every way to spread threads over nodes, each thread on its own core. Ways differ only in how many threads are on
+/// which node: nodes differ, because memory is on one, but threads do not. All on node 0 comes first.
 fn layouts(topology: &Topology, threads: u32) -> Vec<Vec<u32>> {
     let room = |node: &Node| u32::try_from(node.cpus.len()).unwrap_or(u32::MAX);
     let rooms: Vec<u32> = topology.nodes().iter().map(room).collect();
@@ -239,7 +238,7 @@ fn halved(layouts: &[Vec<u32>]) -> &Vec<u32> {
     layouts.iter().min_by_key(off).expect("there is a layout")
 }
 
-/// CPUs for a layout, in the menagerie's words: as many of each node's as it says.
+/// The CPUs of a layout, as the menagerie writes them: as many of each node as it says.
 fn cpus_of(topology: &Topology, layout: &[u32]) -> String {
     let nodes = topology.nodes().iter().zip(layout);
     let cpus = nodes.flat_map(|(node, &count)| node.cpus.iter().take(count as usize));
@@ -275,8 +274,8 @@ impl Bench {
         })
     }
 
-    /// Every binding once, in runs as short as Fig 5's, as each goes on as it begins; then the
-    /// strategies in turn.
+    /// Every binding once, in runs as short as Fig 5's, because its speed does not change; then the strategies in
+    /// turn.
     fn strategies(
         &mut self,
         working_set: u64,
@@ -364,7 +363,7 @@ fn seconds(trial: &Outcome) -> f64 {
 /// Who places the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy<'a> {
-    /// Nobody: they are bound to these CPUs, one each.
+    /// No one: they are bound to these CPUs, one each.
     Bound(&'a str),
     /// The kernel alone.
     Linux,

@@ -21,7 +21,7 @@ use super::setup::{BRM, Setup, Sizes};
 use super::workloads;
 use crate::reproduce::testbed::{Effort, increase};
 
-/// By which part of their usual lengths times are scaled to a run.
+/// The divisor that scales times to a run.
 const SCALE: u64 = 10;
 
 /// A reading: its name, and what it changes.

@@ -148,7 +148,7 @@ impl Setup {
         self.times(policy, &workload, per, seeds)
     }
 
-    /// The same of a workload that is ready to run.
+    /// The same for a workload that is ready to run.
     pub(super) fn times(
         &self,
         policy: &str,

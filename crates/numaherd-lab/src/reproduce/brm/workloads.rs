@@ -28,7 +28,7 @@ const PARALLEL: [&str; 7] = ["lu", "sp", "bt", "ft", "cg", "ep", "mg"];
 pub(super) const SINGLE: [&str; 4] = ["mcf", "milc", "soplex", "sphinx3"];
 /// Its workload of one of each.
 const MIXED: &str = "mixed";
-/// Part of an hour for which a workload is observed where its first end is not waited for.
+/// Part of an hour for which a workload is observed if it need not reach its first end.
 const OF_AN_HOUR: f64 = 1.0 / 6.0;
 /// Seconds between two times that another vCPU wakes up on a CPU; 0 is never, at which claims are compared.
 const WAKES_S: [f64; 4] = [0.0, 100.0, 10.0, 1.0];
@@ -143,9 +143,9 @@ pub(super) fn all(effort: &Effort) -> Result<Vec<(String, Workload)>> {
     names().map(workload).collect()
 }
 
-/// What the figures of the default scheduler hang on that the paper does not say: how often another vCPU, of the guest's
-/// twelve without work or of dom0, wakes up where one of the workload runs. Then an idle CPU steals that one, of
-/// whichever node. Candidates of brm are not stolen here.
+/// How the default scheduler's figures depend on what the paper does not say: how often another vCPU, of the guest's
+/// twelve idle ones or of dom0, wakes up on a CPU where the workload runs. An idle CPU, of whichever node, then
+/// steals the workload's vCPU. Candidates of brm are not stolen here.
 pub(super) fn by_waking(setup: &Setup, effort: &Effort) -> Result<Measured> {
     let row = |seconds: f64| -> Result<Vec<String>> {
         let times = |name| -> Result<[Sample; 2]> {

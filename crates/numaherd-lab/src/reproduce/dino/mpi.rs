@@ -1,10 +1,9 @@
 //! DINO Fig 7, 12 and the right half of Table 1: MPI jobs of 16 processes, one job at a time.
 //!
-//! No figures of the paper's eleven jobs are public. The library's are proxies, whose miss rates change as often
-//! as Table 1 has their processes moved. Ranks begin at different phases, and their lines differ by up to
-//! [`UNEVEN`] from the mean, as decompositions of a domain are uneven; if all ranks were equal, DI would swap
-//! them every second. Ranks wait for each other (a gang). Compared is the time for the same work over four
-//! minutes.
+//! No figures of the paper's eleven jobs are public. The library's are proxies, whose miss rates change as often as
+//! Table 1 has their processes moved. Ranks begin at different phases, and their lines differ by up to [`UNEVEN`]
+//! from the mean, as decompositions of a domain are uneven; if all ranks were equal, DI would swap them every second.
+//! Ranks wait for each other (a gang). The times for the same work over four minutes are compared.
 
 use std::sync::Arc;
 

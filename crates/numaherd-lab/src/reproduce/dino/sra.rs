@@ -1,9 +1,9 @@
 //! DINO §4.1: which pages should follow a thread that moved: saved remote accesses (SRA).
 //!
-//! The paper does not say what it simulated the strategies on. Here they run on the menagerie's kernels, each
-//! as recorded in the lab, on the caches of the kernel's machine ([`numaherd_trace::sra`]); figures are means
-//! over the kernels. As these are some [`SCALE`] times smaller than programs are, so are caches and K, and samples
-//! are more frequent by as much, so that a window of pages gets as many of them.
+//! The paper does not say what it simulated the strategies on. Here they run on the menagerie's kernels, each as
+//! recorded in the lab, on the caches of the kernel's machine ([`numaherd_trace::sra`]); figures are means over the
+//! kernels. These are some [`SCALE`] times smaller than real programs. Caches and K are smaller by as much, and
+//! samples more frequent, so that a window of pages gets as many of them.
 
 use anyhow::Result;
 use numaherd_experiment::claims::{Measured, list};

@@ -1,6 +1,6 @@
-//! DINO Fig 9: how many pages K around a sampled access follow a thread, compared with moving all its pages;
-//! eight of the programs that the paper names, whose pages are all on the nodes where they started. Compared is
-//! the time for the same work over ten minutes, in which DINO brings the programs to where it wants them.
+//! DINO Fig 9: how many pages K around a sampled access follow a thread, compared with moving all its pages; eight of
+//! the programs that the paper names, whose pages are all on the nodes where they started. The times for the same
+//! work over ten minutes are compared; DINO places the programs within that time.
 
 use anyhow::Result;
 use numaherd_experiment::claims::{Measured, changes};

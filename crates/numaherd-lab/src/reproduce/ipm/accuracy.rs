@@ -1,10 +1,10 @@
 //! IPM §3.3, Fig 1 and §6.3: how many pages are on the right node, by what the mapping is based on.
 //!
-//! A page's right node is the one whose threads make most accesses to it, all counted, with threads where they
-//! are at the end of the run; the share is of all pages. In Fig 1 it is the nodes that are *selected* that are
-//! compared (§3.3): a page of which a metric shows nothing has none, though first touch may have put it right. In
-//! §6.3, pages count as they lie at the end. The paper samples 1 in 10^7 to 10^4 of all accesses. Ours are more
-//! frequent by the dilation, as our runs make so many fewer accesses.
+//! A page's right node is the one whose threads make most of all accesses to it, with threads where they are at the
+//! end of the run; the share is of all pages. Fig 1 compares the nodes that are *selected* (§3.3): a page of which a
+//! metric shows nothing has none, though first touch may have put it right. In §6.3, pages count as they lie at the
+//! end. The paper samples 1 in 10^7 to 10^4 of all accesses. Ours are more frequent by the dilation, because our runs
+//! make fewer accesses by as much.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn orders(metrics: &[Metrics], measured: &mut Measured) {
     );
 }
 
-/// Accuracy over all programs, and what races cost of it (§6.3, Simics).
+/// Accuracy over all programs, and how much of it races cost (§6.3, Simics).
 fn races(setup: &Setup<'_>) -> Result<Measured> {
     let kernels = nas_and_parsec();
     let with = setup.run_each(Platform::Simics, &kernels, "ipm")?;

@@ -114,10 +114,10 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Draws Fig 6 as heat maps: one SVG file for each program, in a folder that is made if need be.
+/// Draws Fig 6 as heat maps: one SVG file for each program, in a folder that is created if need be.
 ///
 /// # Errors
-/// A trace cannot be had, a run fails, a file cannot be written.
+/// A trace is not available, a run fails, or a file cannot be written.
 pub fn draw(folder: &Path, traces: &Traces) -> Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;

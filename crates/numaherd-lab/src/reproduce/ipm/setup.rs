@@ -1,13 +1,13 @@
 //! The machines of IPM's experiments, and runs of kernels' traces on them.
 //!
-//! A run plays the recording again and again until [`INTERVALS`] placement intervals have passed after its first loop,
-//! which has the set-up in it; once more, where a policy moves nothing. What comes after the first loop is measured, for
-//! each loop. The paper's programs run for minutes, so that set-up and learning are a small part of them.
+//! A run plays the recording again and again until [`INTERVALS`] placement intervals have passed after its first
+//! loop, which contains the set-up; a policy that moves nothing plays it only once more. The loops after the first
+//! are measured, per loop. The paper's programs run for minutes, so that set-up and learning are a small part of them.
 //!
 //! # What is scaled
 //!
-//! Our programs are some [`SCALE`] times smaller than the paper's (not on its simulated machine, which is small itself).
-//! So each of our pages stands for as many of theirs, and so much smaller is what holds data. Scaled are:
+//! Our programs are some [`SCALE`] times smaller than the paper's (not on its simulated machine, which is small
+//! itself). Each of our pages stands for as many of theirs, and what holds data shrinks by as much. Scaled are:
 //!
 //! | | by |
 //! |---|---|
@@ -40,7 +40,7 @@ pub const SCALE: u64 = 8;
 pub const INTERVALS: u64 = 50;
 /// From one placement to the next (§4.4.4).
 pub const INTERVAL_MS: u64 = 200;
-/// Policies that have all where it stays from the start on: one loop is as any other.
+/// Policies that keep everything in place from the start on: all loops are alike.
 const FIXED: [&str; 4] = [KERNEL, "interleave", "random-mapping", ORACLE];
 
 /// The paper's machines.
@@ -178,8 +178,8 @@ pub struct Played {
     pub time: f64,
     /// Share of the pages that are on the right node at the end, in percent.
     pub right: f64,
-    /// Share of the pages that are there and of which the policy could learn anything, in percent: the rest it has
-    /// chosen no node for.
+    /// Share of the pages that are on the right node and of which the policy could learn anything, in percent: it has
+    /// chosen no node for the others.
     pub chosen_right: f64,
     /// Bytes between nodes in a loop.
     pub traffic: f64,
@@ -366,8 +366,8 @@ pub struct Setup<'a> {
 }
 
 impl<'a> Setup<'a> {
-    /// Runs with these seeds, for at least so many ms of the loop's time after the first loop, which is not measured then.
-    /// With 0, all loops that a run's options ask for are.
+    /// Runs with these seeds, for at least `again_ms` of the loop's time after the first loop, which is then not
+    /// measured. With 0, all loops that a run's options ask for are measured.
     pub fn new(plays: &'a Plays<'a>, seeds: Vec<u64>, again_ms: u64) -> Self {
         Self {
             plays,

@@ -1,11 +1,11 @@
 //! The commands in a page of Markdown.
 //!
-//! Terms: a *block* is fenced by three backquotes, or indented by four blanks after an empty line.
-//! Where lines of a block begin with `$ `, they alone are commands and the rest is what they print;
-//! in any other block a line is a command if it begins with one. A `\` at its end joins a line with
-//! the next. A block that is fenced as `text` is a picture. `sudo`, variables that are set (`A=b`), comments and redirections are left out, and what
-//! is joined by `|`, `&&` or `;` is several commands. A line with `[` in it says what a command may be
-//! given: it is read without the brackets, as commands in the text are.
+//! Terms: a *block* is fenced by three backquotes, or indented by four blanks after an empty line. Where lines of a
+//! block begin with `$ `, they alone are commands and the rest is what they print; in any other block a line is a
+//! command if it begins with one. A `\` at its end joins a line with the next. A block that is fenced as `text` is a
+//! picture. `sudo`, variables that are set (`A=b`), comments and redirections are ignored; `|`, `&&` and `;` separate
+//! commands. A line with `[` shows the arguments that a command may have: it is read without the brackets, like
+//! commands in the text.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -1,4 +1,4 @@
-//! The table of `trace simulate`: policies side by side, held against the first.
+//! The table of `trace simulate`: policies side by side, compared with the first.
 
 use numaherd_experiment::statistics;
 use numaherd_experiment::table::{Table, figure, percent, saved};

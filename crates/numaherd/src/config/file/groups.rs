@@ -1,9 +1,8 @@
 //! Groups of processes with a policy of their own, or with none: `[[group]]` of a configuration.
 //!
-//! A process belongs to the first group, in the order of the file, that it fits: of command names, users,
-//! control groups and numbers every kind that is given must name it. A process in no group is under the
-//! policy of all others. So is a group that says nothing of its own policy or cadence: it has limits and figures of
-//! its own.
+//! A process belongs to the first group, in the order of the file, that it matches: each list that the group has
+//! (command names, users, control groups, numbers) must name it. A process in no group is under the policy of all
+//! others. So is a group without a policy or cadence of its own: it has only limits and figures of its own.
 
 use numaherd_files::settings;
 use numaherd_herd::AffinityScope;

@@ -12,8 +12,8 @@
 //! policy = "none"
 //! ```
 //!
-//! A file that is wrong is refused as a whole, with everything that is wrong in it. What a key means, what
-//! it may be and its default are defined beside what uses it ([`numaherd_files::settings!`]).
+//! A wrong file is refused as a whole, with all its mistakes. The meaning, range and default of a key are defined
+//! beside the code that uses it ([`numaherd_files::settings!`]).
 
 pub mod groups;
 pub mod steering;
@@ -97,7 +97,7 @@ impl SelectionSettings {
     }
 }
 
-/// What runs when nobody says otherwise.
+/// The default policy.
 pub const DEFAULT_POLICY: &str = "adaptive";
 
 impl Config {
@@ -114,9 +114,9 @@ impl Config {
         setting::read(text, file)
     }
 
-    /// Looks for policies that there are not, and groups that cannot be herded together.
+    /// Notes unknown policies, and groups that cannot be herded together.
     fn check_policies(&self, wrong: &mut dyn FnMut(&str, String)) {
-        // Settings that cannot be are found on their own.
+        // Another check reports invalid settings.
         let settings = match setting::check(&self.policies) {
             Ok(()) => self.policies.clone(),
             Err(_) => numaherd_policy::Settings::default(),

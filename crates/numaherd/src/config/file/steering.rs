@@ -12,10 +12,10 @@ use numaherd_policy::{PolicyError, registry};
 use super::Config;
 use super::groups::Group;
 
-/// The policy for everybody: the groups' and that of all others.
+/// The policy for all processes: the groups' and that of all others.
 ///
 /// # Errors
-/// A policy is unknown, or some of them cannot be had together.
+/// A policy is unknown, or some of them cannot be combined.
 pub fn policy(config: &Config) -> Result<Policies, PolicyError> {
     let rest = registry::build(config.policy(), &config.policies)?;
     if apart(config).next().is_none() {
@@ -34,7 +34,7 @@ pub fn policy(config: &Config) -> Result<Policies, PolicyError> {
     Policies::of_groups(rest, interval, members?)
 }
 
-/// The settings, with what the groups have of their own.
+/// The settings, with the groups' own limits.
 pub fn settings(config: &Config) -> Settings {
     let mut settings = config.herd.clone();
     if apart(config).next().is_some() {
@@ -56,7 +56,7 @@ pub fn settings(config: &Config) -> Settings {
     settings
 }
 
-/// The groups that have a policy of their own.
+/// The groups that have a policy or a cadence of their own.
 pub fn apart(config: &Config) -> impl Iterator<Item = &Group> {
     config.group.iter().filter(|group| group.is_herded_apart())
 }

@@ -1,11 +1,11 @@
-//! What is said about files that are wrong, and that no misspelling goes unnamed.
+//! The messages for wrong files; and every misspelling is named.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::keys;
 
-/// What is said about a file of this text.
+/// The message for a wrong file of this text.
 #[track_caller]
 fn told(text: &str) -> String {
     match Config::parse(text, "n.toml") {

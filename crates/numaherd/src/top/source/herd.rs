@@ -1,5 +1,5 @@
-//! Lines from a herd: the one that serves here, over its control socket, or one of one's own that only
-//! looks. Each is listened to by a thread, which hands the lines on.
+//! Lines from a herd: the one that serves here, over its control socket, or a private one that only observes. A
+//! thread listens to it and hands the lines on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Watches the herd that listens at a socket.
 ///
 /// # Errors
-/// Why it cannot be watched: nobody listens, it may not be used, or it does not answer as a herd does.
+/// No herd listens, this user may not use the socket, or what answers is not a herd.
 pub fn watch(path: &Path) -> Result<Heard> {
     let from = ctl::ask(path, &Request::Watch, PATIENCE)?;
     let socket = from.get_ref().try_clone()?;
     let (mut watched, _header) = Watched::begin(from, path)?;
-    // From here on it says something when something happens.
+    // From here on, lines come only when something happens.
     socket.set_read_timeout(None)?;
     let (said, lines) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
@@ -51,7 +51,7 @@ pub fn watch(path: &Path) -> Result<Heard> {
                 Err(error) => break Some(error.to_string()),
             }
         };
-        // Nobody may be listening any more.
+        // The receiver may have gone.
         let _ = said.send(Said::Over(why));
     });
     Ok(Heard {
@@ -62,7 +62,7 @@ pub fn watch(path: &Path) -> Result<Heard> {
     })
 }
 
-/// Ends a herd of one's own when it is let go.
+/// Ends a private herd when it is dropped.
 pub struct Ending {
     asked: Arc<AtomicBool>,
     world: Stop,
@@ -80,8 +80,8 @@ impl Drop for Ending {
     }
 }
 
-/// Watches this machine by a herd with the kernel's own policy that carries nothing out. It sees what
-/// whoever runs it may see, and needs no rights.
+/// Watches this machine with a private herd under the kernel's own policy, which changes nothing. It observes what
+/// its user may observe, and needs no privileges.
 ///
 /// # Errors
 /// When the machine cannot be read.
@@ -133,7 +133,7 @@ pub fn of_ones_own() -> Result<Heard> {
     })
 }
 
-/// Hands a line on. Where too many wait already it is dropped: the next snapshot tells all anew.
+/// Hands a line on. If too many wait already, drops it: the next snapshot is complete again.
 fn hand_on(said: &SyncSender<Said>, line: Arc<Line>) {
     match said.try_send(Said::Line(line)) {
         Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}

@@ -1,5 +1,5 @@
-//! Trials on simulated machines, whose true gain is known: how often a trial claims one where there is none,
-//! whether it finds one that there is, and what it does with counters that are none.
+//! Trials on simulated machines, whose true gain is known: how often a trial claims a gain where there is none,
+//! whether it finds a true gain, and what it does with invalid counters.
 
 use numaherd_show::trial::{LEAST_PAIRS, pairs_to_see};
 
@@ -21,7 +21,7 @@ enum Noise {
     Normal(f64),
     /// The same, on a rate that rises by 1 % from block to block.
     Drift(f64),
-    /// As strong as the block before it, but for a tenth: an autoregression.
+    /// Nine tenths of the block before, and a normal part: an autoregression.
     Autocorrelated(f64),
     /// Student's with two degrees of freedom, which has no variance.
     HeavyTails(f64),
@@ -29,13 +29,13 @@ enum Noise {
     Phases(f64),
 }
 
-/// A machine whose time passes when somebody waits.
+/// A machine whose time passes only when the trial waits.
 struct Simulated {
     random: Random,
     noise: Noise,
     /// By how much the policy is faster, as a logarithm.
     effect: f64,
-    /// For how many seconds after a switch the former side goes on to have its effect.
+    /// For how many seconds after a switch the former side still has its effect.
     lasts: f64,
     time: f64,
     switched: f64,

@@ -1,4 +1,4 @@
-//! What the lab measured for BRM, and what is drawn from it: relative changes and their correlation
+//! What the lab measured for BRM, and what follows from it: relative changes and their correlation
 //! with run time (§3.2), and strategies against each other (§6.1, §6.2).
 
 use numaherd_experiment::statistics::{Sample, correlation};
@@ -72,7 +72,7 @@ impl Compared {
     }
 }
 
-/// How well changes of a figure go along with changes of the run time: 1 for a straight line.
+/// The correlation of a figure's changes with those of the run time: 1 for a straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Correlations {
     /// Of the uncore penalty; the paper has 0.91.
@@ -106,7 +106,7 @@ pub struct Strategies {
     pub linux: Sample,
     /// BRM.
     pub brm: Sample,
-    /// Times that BRM sent a thread elsewhere, of each repeat.
+    /// How often BRM moved a thread, for each repeat.
     pub brm_moves: Vec<u64>,
 }
 
@@ -117,12 +117,12 @@ impl Strategies {
         self.bindings.iter().min_by(by_time)
     }
 
-    /// By how much of it BRM takes longer than the best binding.
+    /// How much longer BRM takes than the best binding, as a share.
     pub fn behind(&self) -> f64 {
         self.brm.mean() / self.fixed.mean() - 1.0
     }
 
-    /// By how much of it BRM takes less time than the kernel alone (§6.1).
+    /// How much less time BRM takes than the kernel alone, as a share (§6.1).
     pub fn gain(&self) -> f64 {
         1.0 - self.brm.mean() / self.linux.mean()
     }
