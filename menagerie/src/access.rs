@@ -1,5 +1,5 @@
-//! Accesses to memory with a settable number of instructions between them: the chase, which has one
-//! line in flight at a time, and the random update, which has as many as the core can hold.
+//! Accesses to memory with a configurable number of instructions between them: the chase, with one
+//! line in flight at a time, and the random update, with as many as the core supports.
 
 use crate::compute::INSTRUCTIONS_PER_ITERATION;
 use crate::random::{self, mix};
@@ -8,9 +8,9 @@ use crate::sys::{LINE, Region, Ring, spin};
 use crate::workload::Cost;
 use std::hint::black_box;
 
-/// One line per operation, `compute` iterations of [`spin`] after each.
+/// Touches one line per operation, with iterations of [`spin`] after each.
 pub trait Access {
-    /// Touches `lines` lines.
+    /// Touches `lines` lines, with `compute` iterations after each.
     fn touch(&mut self, lines: u64, compute: u64);
 
     /// Lines in the working set.
@@ -37,7 +37,7 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// Accesses of this kind to `region`, in the order that `seed` picks.
+    /// Accesses of this kind to `region`, in an order chosen by `seed`.
     pub fn to(self, region: Region, seed: u64) -> Box<dyn Access> {
         match self {
             AccessKind::Chase => Box::new(Chase::new(region, seed)),
@@ -45,7 +45,7 @@ impl AccessKind {
         }
     }
 
-    /// What one of them costs.
+    /// The instructions of one access.
     pub fn instructions(self) -> Instructions {
         match self {
             AccessKind::Chase => CHASE,
@@ -54,29 +54,29 @@ impl AccessKind {
     }
 }
 
-/// Instructions of a kind of access, without [`spin`]'s.
+/// Instructions of a kind of access, without those of [`spin`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Instructions {
-    /// Per line when nothing is between the lines (an unrolled loop).
+    /// Per line, without computation between lines (an unrolled loop).
     pub bare: f64,
-    /// Per line when something is.
+    /// Per line, with computation.
     pub with_compute: f64,
 }
 
-/// Of a chase: one load a hop, and the loop's two instructions for 32 hops.
+/// A chase: one load a hop, and two instructions of the loop for 32 hops.
 pub const CHASE: Instructions = Instructions {
     bare: 1.0 + 2.0 / 32.0,
     with_compute: 4.0,
 };
 
-/// Of a random update: eight for an update, and the loop's two for eight updates.
+/// A random update: eight instructions for an update, and two of the loop for eight updates.
 pub const UPDATE: Instructions = Instructions {
     bare: 8.0 + 2.0 / 8.0,
     with_compute: 11.0,
 };
 
 impl Instructions {
-    /// What one line and `compute` iterations cost.
+    /// The cost of one line and `compute` iterations.
     pub fn cost(self, compute: u64) -> Cost {
         let instructions = match compute {
             0 => self.bare,
@@ -85,7 +85,7 @@ impl Instructions {
         Cost::new(instructions, 1.0)
     }
 
-    /// The number of iterations that comes nearest to `rate` lines per 1000 instructions, which
+    /// The number of iterations for a rate nearest to `rate` lines per 1000 instructions, which
     /// must be above 0.
     pub fn compute_for(self, rate: f64) -> u64 {
         let wanted = 1000.0 / rate;
@@ -110,7 +110,7 @@ pub struct Chase {
 }
 
 impl Chase {
-    /// Links the lines of `region` in the order that `seed` picks.
+    /// Links the lines of `region` in an order chosen by `seed`.
     pub fn new(region: Region, seed: u64) -> Chase {
         let order = shuffle::shuffled(region.bytes() / LINE, seed);
         Chase {
@@ -137,7 +137,7 @@ impl Access for Chase {
     }
 }
 
-/// Additions to random lines, none waiting for another.
+/// Independent additions to random lines.
 #[derive(Debug)]
 pub struct Update {
     region: Region,
@@ -148,7 +148,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// Updates in `region`, at the lines that `seed` picks.
+    /// Updates in `region`, at lines chosen by `seed`.
     pub fn new(region: Region, seed: u64) -> Update {
         Update {
             used: region.bytes() / LINE,
@@ -203,13 +203,13 @@ impl Access for Update {
 #[derive(Debug)]
 pub struct Growing {
     update: Update,
-    /// Updates until all of it is in use.
+    /// Number of updates until all of it is in use.
     until: u64,
     done: u64,
 }
 
 impl Growing {
-    /// `update`, of which all lines are in use after `rounds` (at least one) times their number of updates.
+    /// Lets `update` grow until all lines are in use, after `rounds` (at least one) times their number of updates.
     pub fn new(update: Update, rounds: u64) -> Growing {
         Growing {
             until: update.lines().saturating_mul(rounds),
@@ -252,7 +252,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// From any line, as many hops as there are lines come back to it, and not before.
+        /// From any line, a chase first returns to it after as many hops as there are lines.
         #[test]
         fn a_chase_is_one_cycle_of_all_lines(pages in 1usize..20, seed: u64, compute in 0u64..3) {
             let mut chase = Chase::new(region(pages), seed);
@@ -282,7 +282,7 @@ mod tests {
             prop_assert_eq!(update.region.words().iter().sum::<u64>(), first + second);
         }
 
-        /// Nothing beyond the lines that are in use is touched, and in the end all are in use.
+        /// Only lines in use are touched, and in the end all are in use.
         #[test]
         fn a_growing_working_set_is_reached_evenly(rounds in 1u64..5, steps in 1u64..100, seed: u64) {
             let mut growing = Growing::new(Update::new(region(3), seed), rounds);
@@ -305,7 +305,7 @@ mod tests {
             prop_assert_eq!(bare.region.words(), filled.region.words());
         }
 
-        /// Nothing nearer can be had with whole iterations.
+        /// No whole number of iterations gives a nearer rate.
         #[test]
         fn the_rate_asked_for_is_met_as_nearly_as_can_be(rate in 0.01f64..900.0) {
             for kind in [CHASE, UPDATE] {

@@ -1,27 +1,27 @@
-//! What a client and its server talk through, one number at a time: two pipes, between threads or
-//! processes, or two mailboxes in shared memory on which the waiting side sleeps with a futex.
+//! The channel between a client and its server, for one number at a time: two pipes, between threads or processes, or
+//! two mailboxes in shared memory, where the waiting side sleeps on a futex.
 
 use crate::sync::{lock, wait_while};
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// One end of a conversation. The other end learns that this one is dropped.
+/// One end of a channel. Dropping it notifies the other end.
 pub trait Wire: Send {
     /// Sends a number.
     fn send(&mut self, number: u64) -> io::Result<()>;
 
-    /// Waits for a number. None when the other end is gone.
+    /// Waits for a number. None if the other end is dropped.
     fn receive(&mut self) -> io::Result<Option<u64>>;
 }
 
-/// An end made of two pipes.
+/// An end with two pipes.
 pub struct Pipes<R, W> {
     from: R,
     to: W,
 }
 
 impl<R, W> Pipes<R, W> {
-    /// Listens to `from`, speaks into `to`.
+    /// Receives from `from`, sends to `to`.
     pub fn new(from: R, to: W) -> Pipes<R, W> {
         Pipes { from, to }
     }
@@ -43,10 +43,10 @@ impl<R: Read + Send, W: Write + Send> Wire for Pipes<R, W> {
     }
 }
 
-/// The two ends of a conversation.
+/// The two ends of a channel.
 pub type Ends = [Box<dyn Wire>; 2];
 
-/// Two ends made of two pipes, for threads of one process.
+/// Two ends with two pipes, for threads of one process.
 pub fn pipes() -> io::Result<Ends> {
     let (first_from, second_to) = io::pipe()?;
     let (second_from, first_to) = io::pipe()?;
@@ -56,7 +56,7 @@ pub fn pipes() -> io::Result<Ends> {
     ])
 }
 
-/// Two ends made of two mailboxes, for threads of one process.
+/// Two ends with two mailboxes, for threads of one process.
 pub fn mailboxes() -> Ends {
     let [first, second] = [(); 2].map(|()| Arc::<Mailbox>::default());
     let end = |from: &Arc<Mailbox>, to: &Arc<Mailbox>| Mailboxes {

@@ -1,10 +1,10 @@
-//! compute: a chain of integer multiplications and rotations, each waiting for the last. No memory
-//! is touched, so the miss rate is 0: DINO's turtle. The same chain fills the time between the
-//! accesses of other workloads and so sets their miss rate.
+//! compute: a chain of dependent integer multiplications and rotations. It touches no memory, so
+//! the miss rate is 0: DINO's turtle. The same chain fills the time between the accesses of other
+//! workloads and so sets their miss rate.
 //!
-//! Why a rotation: a chain of multiplications and additions is linear, and a compiler sees that
-//! eight steps of it are one. On x86-64 the loop is four given instructions, so that no compiler
-//! changes its cost: a miss rate asked for is a miss rate had.
+//! Why a rotation: a chain of multiplications and additions is linear, so a compiler could merge
+//! eight steps into one. On x86-64 the loop is four fixed instructions, so no compiler changes its
+//! cost, and the actual miss rate is the requested one.
 
 use crate::error::Error;
 use crate::random::mix;
@@ -15,7 +15,7 @@ use std::hint::black_box;
 /// Instructions of one turn of [`spin`]: multiply, rotate, count, branch.
 pub const INSTRUCTIONS_PER_ITERATION: f64 = 4.0;
 
-/// What one iteration costs.
+/// The cost of one iteration.
 pub const COST: Cost = Cost::new(INSTRUCTIONS_PER_ITERATION, 0.0);
 
 /// Iterations in a round.
@@ -28,7 +28,7 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// A chain that starts at what `seed` gives.
+    /// A chain that starts at a value derived from `seed`.
     pub fn new(seed: u64) -> Compute {
         Compute {
             state: mix(seed) | 1,

@@ -1,13 +1,13 @@
-//! Everything that can go wrong, in the words that the user reads.
+//! All errors, worded for users.
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a run could not be made. Exit code 2 where the command line is to blame, 1 otherwise.
+/// Why a run failed. The exit code is 2 for errors of the command line, 1 otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `--home` names a node that the machine has not.
+    /// `--home` names a node that the machine does not have.
     #[error("--home {node}: the machine has no such memory node; it has {present}")]
     NoSuchNode { node: NodeId, present: NodeSet },
     /// `--home` names a node without memory.
@@ -26,14 +26,14 @@ pub enum Error {
         numaherd_quantity::bytes(*each)
     )]
     TooLarge { count: usize, each: usize },
-    /// A level that no working set can reach.
+    /// A level that no access pattern can reach.
     #[error("--levels {level}: {access} reaches at most {most:.0} lines per 1000 instructions")]
     LevelTooHigh {
         level: f64,
         access: &'static str,
         most: f64,
     },
-    /// Neither a list nor words to share.
+    /// Neither a list nor shared words.
     #[error("--working-set 0 --sharing-size 0: there is nothing to touch; raise one of the two")]
     NothingToTouch,
     /// Fewer lines than threads.
@@ -41,7 +41,7 @@ pub enum Error {
         "--working-set {bytes}: {threads} threads share it out, and each needs a line of 64 bytes at least; raise it, or give 0 for no lists"
     )]
     ListTooShort { bytes: usize, threads: usize },
-    /// A way to talk that processes have not.
+    /// A channel that processes cannot use.
     #[error(
         "--via futex --processes: a futex is shared by the threads of one process; leave one of the two out"
     )]
@@ -49,7 +49,7 @@ pub enum Error {
     /// `--go-file` is not a FIFO.
     #[error("--go-file {}: not a FIFO; make one with mkfifo, and release all who wait by opening it for writing", path.display())]
     NotAFifo { path: PathBuf },
-    /// More memory than is free, found before the kernel finds out by killing somebody.
+    /// More memory than is free, detected before the kernel kills a process for it.
     #[error(
         "{} of memory are needed, but {place} has only {} available: lower --working-set or --threads",
         numaherd_quantity::bytes(*wanted), numaherd_quantity::bytes(*available)
@@ -78,14 +78,14 @@ pub enum Error {
         "could not ask for or forbid transparent huge pages: {source}; this kernel may be built without them: leave --thp out"
     )]
     HugePages { source: io::Error },
-    /// The kernel would not bind memory to its home.
+    /// The kernel refused to bind memory to its home.
     #[error("could not bind {} of memory to node {node}: {source}{}", numaherd_quantity::bytes(*bytes), bind_advice(source, "--home"))]
     Bind {
         bytes: usize,
         node: NodeId,
         source: io::Error,
     },
-    /// The kernel would not deal memory out to nodes.
+    /// The kernel refused to interleave memory over nodes.
     #[error("could not interleave {} of memory over nodes {nodes}: {source}{}", numaherd_quantity::bytes(*bytes), bind_advice(source, "--memory interleave"))]
     Interleave {
         bytes: usize,
@@ -95,12 +95,12 @@ pub enum Error {
     /// The kernel gave addresses but no pages.
     #[error("could not touch {} of memory first: {source}; lower --working-set or --class, or free memory", numaherd_quantity::bytes(*bytes))]
     Populate { bytes: usize, source: io::Error },
-    /// A thread could not be sent to CPUs.
+    /// A thread's affinity could not be set.
     #[error(
         "could not let a thread run on CPUs {cpus} only: {source}; a CPU may have gone offline or the cpuset may have changed"
     )]
     Affinity { cpus: CpuSet, source: io::Error },
-    /// The kernel has no more threads to give.
+    /// The kernel refused to start a thread.
     #[error(
         "could not start thread {index}: {source}; lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
     )]
@@ -112,25 +112,25 @@ pub enum Error {
         path: PathBuf,
         source: io::Error,
     },
-    /// A kernel file that is not in the form documented.
+    /// A kernel file does not have its documented form.
     #[error("{}: {text:?} is not {expected}", path.display())]
     Malformed {
         path: PathBuf,
         text: String,
         expected: &'static str,
     },
-    /// Signals, pipes: what fails only when the process is out of descriptors or memory.
+    /// Signals, pipes: fails only if the process is out of descriptors or memory.
     #[error("could not {action}: {source}")]
     System {
         action: &'static str,
         source: io::Error,
     },
-    /// The serving half of a pair is gone.
+    /// The serving half of a pair has ended.
     #[error("the server of pair {pair} stopped answering: {source}")]
     Server { pair: usize, source: io::Error },
 }
 
-/// What to do about a refusal of `mbind` that `option` has asked for.
+/// Advice after the kernel refused an `mbind` for `option`.
 fn bind_advice(source: &io::Error, option: &str) -> String {
     match source.raw_os_error() {
         Some(libc::EPERM) => format!(
@@ -148,7 +148,7 @@ fn bind_advice(source: &io::Error, option: &str) -> String {
 }
 
 impl Error {
-    /// Says that `action` failed, on `path`.
+    /// An error of `action` on `path`.
     pub fn file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
         move |source| Error::File {
             action,
@@ -157,12 +157,12 @@ impl Error {
         }
     }
 
-    /// Says that `action` failed.
+    /// An error of `action`.
     pub fn system(action: &'static str) -> impl Fn(io::Error) -> Error {
         move |source| Error::System { action, source }
     }
 
-    /// 2 for a command line that cannot work on this machine, 1 for what went wrong on the way.
+    /// 2 for a command line that cannot work on this machine, 1 for a failure during the run.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::NoSuchNode { .. }

@@ -1,5 +1,5 @@
-//! A histogram of latencies with a relative error of at most 1/32, in a few kilobytes whatever the
-//! number of values: a client that kept every latency would have a working set of its own.
+//! A histogram of latencies with a relative error of at most 1/32, in a few kilobytes for any
+//! number of values: a client that kept every latency would have a large working set itself.
 //!
 //! Approach: values below 32 have a bucket each; above, every power of two is divided into 32
 //! equal buckets (as in HdrHistogram).
@@ -18,7 +18,7 @@ pub struct Histogram {
     largest: u64,
 }
 
-/// What is reported of latencies, in nanoseconds. All 0 where there were none.
+/// The summary of latencies, in nanoseconds. All 0 if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latencies {
     /// Their mean, exact.
@@ -44,7 +44,7 @@ impl Histogram {
         self.largest = self.largest.max(value);
     }
 
-    /// The least bucket border that `share` (0 to 1) of the values do not exceed.
+    /// The least bucket limit that `share` (0 to 1) of the values do not exceed.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = (share * self.count as f64).ceil() as u64;
         let mut seen = 0;

@@ -1,5 +1,5 @@
-//! What the program needs to know of the machine: the nodes, their CPUs, and how much memory is to
-//! be had where. Read below a root, so that a test can hand in a tree of its own.
+//! The facts about the machine that the program needs: the nodes, their CPUs, and their available
+//! memory. Read below a root, so a test can use its own tree.
 
 use crate::error::Error;
 use numaherd_topology::{CpuSet, NodeId, NodeSet};
@@ -21,7 +21,7 @@ impl Machine {
         }
     }
 
-    /// The CPUs of `node`, which must have memory. None for a node of memory only.
+    /// The CPUs of `node`, which must have memory. Empty for a node of memory only.
     pub fn cpus_of_home(&self, node: NodeId) -> Result<CpuSet, Error> {
         let with_memory = self.nodes_with_memory()?;
         if !with_memory.contains(node) {
@@ -41,8 +41,8 @@ impl Machine {
         self.list("sys/devices/system/node/has_memory")
     }
 
-    /// Bytes that a program can take without anything being swapped: of one node what is free or
-    /// holds cached files, of the whole machine what the kernel says.
+    /// Bytes that a program can take without swapping: for one node, free memory and cached files;
+    /// for the whole machine, the kernel's figure.
     pub fn available_bytes(&self, node: Option<NodeId>) -> Result<usize, Error> {
         let (path, fields): (_, &[&str]) = match node {
             Some(node) => (
@@ -91,7 +91,7 @@ fn kibibytes(text: &str, field: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Three nodes: 0 with CPUs and memory, 1 with CPUs alone, 2 with memory alone.
+    /// Three nodes: 0 with CPUs and memory, 1 with only CPUs, 2 with only memory.
     fn machine() -> (tempfile::TempDir, Machine) {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [

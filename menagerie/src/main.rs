@@ -1,5 +1,5 @@
-//! menagerie: workloads with known memory behaviour, from turtles to super-devils, to try
-//! schedulers and simulators on. It knows nothing of either.
+//! menagerie: workloads with known memory behaviour, from turtles to super-devils, for tests of
+//! schedulers and simulators. It depends on neither.
 
 mod access;
 mod channel;
@@ -58,7 +58,7 @@ fn run(options: &Options) -> Result<ExitCode, Error> {
         .conduct()
         .is_some_and(|conduct| conduct.json)
     {
-        // Numbers, strings and string keys: nothing that JSON cannot express.
+        // Numbers, strings and string keys, which JSON can always express.
         format!("{}\n", serde_json::to_string(&report).unwrap_or_default())
     } else {
         report.table()

@@ -1,9 +1,8 @@
-//! Where the memory of a workload is allocated, and where its threads run meanwhile.
+//! The placement of a workload's memory, and of its threads during set-up.
 //!
-//! The state made is the one that a scheduler finds on a real machine after a program's start: all
-//! pages on the home node, first touched by threads that were on its CPUs, and threads that may
-//! from then on run anywhere. The home is bound for the time of the first touch alone: afterwards
-//! pages may be moved, by the kernel as well.
+//! The result is the state after a program's start on a real machine: all pages on the home node,
+//! first touched by threads on its CPUs, and threads that may then run anywhere. Memory is bound to
+//! the home only during the first touch: afterwards pages may be moved, by the kernel as well.
 
 use crate::error::Error;
 use crate::machine::Machine;
@@ -15,27 +14,27 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where threads start and run, and where their memory lies. The same for all threads of a run.
+/// The places of threads at the start and later, and of their memory. The same for all threads of a run.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// The node of the memory; the kernel's first-touch rule where none is named.
+    /// The node of the memory; None for the kernel's first-touch rule.
     pub home: Option<NodeId>,
-    /// Nodes that pages are dealt to in turn, where there is no home. Empty: first touch.
+    /// Nodes over which pages are interleaved if there is no home. Empty: first touch.
     interleaved: NodeSet,
     /// Huge pages or not.
     pub huge_pages: HugePages,
-    /// CPUs for setting up. All that the process may use where none are named.
+    /// CPUs for the set-up; None for all that the process may use.
     start: Option<CpuSet>,
-    /// CPUs for the measured part, dealt to the members in turn. Empty: all of the process's.
+    /// CPUs for the measured part, assigned to the members in turn. Empty: all that the process may use.
     pins: Vec<CpuId>,
     /// CPUs that the process was given.
     allowed: CpuSet,
 }
 
-/// On which CPUs a thread sets up its memory.
+/// The CPUs on which a thread sets up its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The CPUs of the home, where one is named.
+    /// The CPUs of the home, if there is one.
     Home,
     /// Wherever the kernel puts the thread.
     Any,
@@ -55,7 +54,7 @@ impl fmt::Display for Start {
 }
 
 impl Placement {
-    /// Resolves what was asked for on `machine`, for the calling thread's affinity.
+    /// Resolves the options for `machine` and the calling thread's affinity.
     pub fn new(
         machine: &Machine,
         home: Option<NodeId>,
@@ -79,7 +78,7 @@ impl Placement {
         let start = match start {
             Start::Any => None,
             Start::Cpu(cpu) => Some(CpuSet::from_iter([may_run("--start-cpu", cpu)?])),
-            // A home of memory alone, or one whose CPUs are not ours, is filled from elsewhere.
+            // A home without CPUs, or whose CPUs this process may not use, is filled from other CPUs.
             Start::Home => home_cpus
                 .map(|cpus| cpus.intersection(&allowed))
                 .filter(|cpus| !cpus.is_empty()),
@@ -98,7 +97,7 @@ impl Placement {
         })
     }
 
-    /// The same, with the pages of each memory dealt to `nodes` in turn.
+    /// Interleaves the pages of each memory over `nodes`.
     pub fn interleaved(self, nodes: NodeSet) -> Placement {
         Placement {
             interleaved: nodes,
@@ -106,8 +105,8 @@ impl Placement {
         }
     }
 
-    /// As [`Placement::settle`], but a thread that has no starting CPUs sets up where it belongs:
-    /// the first touch then puts its memory beside it.
+    /// Like [`Placement::settle`], but a thread without starting CPUs sets up where it will run, so
+    /// the first touch puts its memory on that node.
     pub fn settle_beside_memory<T>(
         &self,
         index: usize,
@@ -120,8 +119,8 @@ impl Placement {
         set_up()
     }
 
-    /// Runs `set_up` on the starting CPUs and then lets the calling thread run where member
-    /// `index` of the run belongs: on its own CPU if CPUs are dealt, anywhere otherwise.
+    /// Runs `set_up` on the starting CPUs. Then lets the calling thread run in the place of member
+    /// `index`: on its own CPU if CPUs are assigned, else anywhere.
     pub fn settle<T>(
         &self,
         index: usize,
@@ -139,8 +138,8 @@ impl Placement {
         result
     }
 
-    /// Puts the calling thread back to the one CPU that it was to start on, and lets it go at once: who waited for
-    /// others was woken wherever the kernel liked. Nothing where CPUs are dealt, or it may start on several.
+    /// Moves the calling thread back to its one starting CPU, and frees it at once: the kernel may have woken it
+    /// elsewhere. Does nothing if CPUs are assigned, or if there are several starting CPUs.
     pub fn begin(&self) -> Result<(), Error> {
         match &self.start {
             Some(start) if start.len() == 1 && self.pins.is_empty() => {
@@ -151,18 +150,18 @@ impl Placement {
         }
     }
 
-    /// The CPU dealt to member `index`, if CPUs are dealt.
+    /// The CPU assigned to member `index`, if CPUs are assigned.
     pub fn pin(&self, index: usize) -> Option<CpuId> {
         (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()])
     }
 
-    /// Memory of `bytes` rounded up to pages, every page present, on the home node if one is named,
-    /// or dealt out.
+    /// Memory of `bytes` rounded up to pages, with every page present: on the home node, if there
+    /// is one, or interleaved.
     pub fn memory(&self, bytes: usize) -> Result<Region, Error> {
         self.fill(self.addresses(bytes)?)
     }
 
-    /// The same, of memory that other processes have by the same name.
+    /// Like [`Placement::memory`], for memory shared with other processes by name.
     pub fn shared_memory(&self, bytes: usize, shared: &SharedMemory) -> Result<Region, Error> {
         let bytes = whole_pages(bytes);
         shared.extend(bytes)?;
@@ -170,7 +169,7 @@ impl Placement {
         self.fill(self.place(region, bytes)?)
     }
 
-    /// Has every page present, and lets them move from then on.
+    /// Makes every page present, and then allows pages to move.
     fn fill(&self, mut region: Region) -> Result<Region, Error> {
         let bytes = region.bytes();
         region
@@ -184,14 +183,14 @@ impl Placement {
         Ok(region)
     }
 
-    /// Memory of `bytes` rounded up to pages, none of them present: who touches one gets it. Bound
-    /// to the home node if one is named, or to be dealt out.
+    /// Memory of `bytes` rounded up to pages, none of them present: the first touch places each.
+    /// Bound to the home node, if there is one, or interleaved.
     pub fn addresses(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes);
         self.place(Region::map(bytes), bytes)
     }
 
-    /// Says of memory that was mapped where its pages are to be.
+    /// Sets the policy for the pages of mapped memory.
     fn place(&self, mapped: io::Result<Region>, bytes: usize) -> Result<Region, Error> {
         let region = mapped.map_err(|source| Error::Map { bytes, source })?;
         region
@@ -206,7 +205,7 @@ impl Placement {
         Ok(region)
     }
 
-    /// That memory could not be bound as this placement wants it, or its binding not taken back.
+    /// The error of a failure to set or reset this placement's memory policy.
     fn not_bound(&self, bytes: usize, source: io::Error) -> Error {
         match self.home {
             Some(node) => Error::Bind {
@@ -223,8 +222,8 @@ impl Placement {
     }
 }
 
-/// Memory that processes share by its name; the first of them that ends takes the name away, so that the next to use it
-/// begins anew.
+/// Memory that processes share by name. The first of them that ends removes the name, so later processes begin with new
+/// memory.
 #[derive(Debug)]
 pub struct SharedMemory {
     file: File,
@@ -232,7 +231,7 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Opens it, made where there is none of that name yet.
+    /// Opens it; creates it if the name does not exist.
     pub fn open(name: &str) -> Result<SharedMemory, Error> {
         let path = Path::new("/dev/shm").join(name);
         let mut options = OpenOptions::new();
@@ -242,7 +241,7 @@ impl SharedMemory {
         Ok(SharedMemory { file, path })
     }
 
-    /// Makes it that long where it is shorter: nobody's pages may be cut off.
+    /// Extends it to `bytes` if it is shorter; never truncates other processes' pages.
     fn extend(&self, bytes: usize) -> Result<(), Error> {
         let length = self
             .file
@@ -257,12 +256,12 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // Another may have been first.
+        // Another process may have been first.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Refuses a run of `count` times `each` bytes that the home node, or the machine, cannot hold.
+/// Refuses a run of `count` times `each` bytes if the home node, or the machine, has too little memory.
 pub fn check_room(
     machine: &Machine,
     home: Option<NodeId>,
@@ -285,7 +284,7 @@ pub fn check_room(
     Ok(())
 }
 
-/// Refuses a kernel of `wanted` bytes that the home node, or the machine, cannot hold.
+/// Refuses a kernel of `wanted` bytes if the home node, or the machine, has too little memory.
 pub fn check_class(
     machine: &Machine,
     home: Option<NodeId>,

@@ -1,14 +1,14 @@
-//! micro: the micro-benchmark of BRM (Rao, Wang, Zhou, Xu, HPCA 2013, Fig 3). Each thread goes
-//! through a private list in random order, then adds 1 to every word that all threads share, and
-//! begins anew. The list makes it depend on the capacity of caches and on where memory is, the
-//! words on how far threads are from each other; which of these counts most, its two sizes decide.
+//! micro: the micro-benchmark of BRM (Rao, Wang, Zhou, Xu, HPCA 2013, Fig 3). Each thread walks a
+//! private list in random order, then adds 1 to every word of memory shared by all threads, and
+//! begins again. The list makes it sensitive to cache capacity and memory placement, the words to
+//! the distance between threads; its two sizes determine which counts most.
 //!
 //! As in the paper, an entry of the list is one cache line: a pointer and seven words, of which a
-//! step reads one and goes on. The figure steps on inside its inner loop, so seven steps are one
-//! turn of the outer one; its text says that a loop goes through the data once, and so it does here.
+//! step reads one. The figure advances inside its inner loop, so seven steps are one turn of the
+//! outer loop; its text says that a loop passes the data once, as it does here.
 //!
-//! What is computed is known beforehand. The words read on one way through a list have one sum, the
-//! same for every order that visits each entry once. The shared words, added to atomically, hold in
+//! The results are known beforehand. The sum of the words read in one pass of a list is the same
+//! for every order that visits each entry once. The shared words, with atomic additions, hold in
 //! the end as many ones as all threads have added.
 
 use crate::error::Error;
@@ -23,18 +23,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Words in a line.
 const WORDS: usize = LINE / size_of::<u64>();
 
-/// A private list and where its thread is in it.
+/// A private list and its thread's position.
 #[derive(Debug)]
 struct List {
     ring: Ring,
     /// Entries, each of them a line.
     entries: u64,
-    /// What has been read since the first entry was last left.
+    /// Sum of the words read since the walk last left the first entry.
     sum: u64,
 }
 
 impl List {
-    /// Links the first `entries` lines of `region` in the order that `seed` picks.
+    /// Links the first `entries` lines of `region` in an order chosen by `seed`.
     fn new(mut region: Region, entries: usize, seed: u64) -> List {
         let (lines, _) = region.words().as_chunks_mut::<WORDS>();
         for (line, payload) in lines[..entries].iter_mut().zip(1..) {
@@ -47,7 +47,7 @@ impl List {
         }
     }
 
-    /// What all entries' payloads add up to: entry `n`, counted from 1, holds `n`.
+    /// The sum of all entries' payloads: entry `n`, counted from 1, holds `n`.
     fn expected(&self) -> u64 {
         self.entries * (self.entries + 1) / 2
     }
@@ -58,7 +58,7 @@ impl List {
 pub struct Micro {
     list: Option<List>,
     shared: Arc<Region>,
-    /// Words that are shared: the first of `shared`.
+    /// Number of shared words: the first of `shared`.
     words: u64,
     /// Operations done since the loop began.
     at: u64,
@@ -67,8 +67,8 @@ pub struct Micro {
 }
 
 impl Micro {
-    /// A thread with a list of `entries` in `memory`, if any, that adds to the first `words` words
-    /// of `shared`.
+    /// A thread with a list of `entries` entries in `memory`, if any, which adds to the first
+    /// `words` words of `shared`.
     pub fn new(
         memory: Option<Region>,
         entries: usize,
@@ -141,23 +141,23 @@ impl Workload for Micro {
     }
 }
 
-/// What a run of all threads has to say.
+/// The results of a run of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MicroReport {
-    /// Mean of the threads' run times: the paper's measure.
+    /// Mean of the threads' run times, the paper's measure.
     pub mean_seconds: f64,
     /// Entries of each thread's list.
     pub entries: u64,
     /// Words that all threads add to.
     pub shared_words: u64,
-    /// Shared words that do not hold what the threads have added.
+    /// Shared words that do not equal the threads' additions.
     pub wrong_words: u64,
-    /// Ways through a list that did not read each of its entries once, over all threads.
+    /// Passes of a list that did not read each of its entries once, over all threads.
     pub wrong_passes: u64,
 }
 
 impl MicroReport {
-    /// Whether everything came out as it must.
+    /// Whether all results are right.
     pub fn is_right(&self) -> bool {
         self.wrong_words == 0 && self.wrong_passes == 0
     }
@@ -179,8 +179,8 @@ impl MicroReport {
     }
 }
 
-/// How many of `words` do not hold what threads have put there that added `added` ones each, word
-/// after word and round again.
+/// The number of `words` that do not equal the threads' additions: each thread added `added` ones,
+/// to word after word in rotation.
 pub fn wrong_words(words: &[AtomicU64], added: impl Iterator<Item = u64> + Clone) -> u64 {
     let count = words.len() as u64;
     let is_wrong = |(index, word): (u64, &AtomicU64)| {
@@ -209,7 +209,7 @@ mod tests {
         Micro::new(memory, entries, shared, words, seed)
     }
 
-    /// What a thread has added, and how often its list went wrong.
+    /// A thread's additions, and its wrong passes.
     fn ended(micro: &Micro) -> (u64, u64) {
         match micro.detail() {
             Detail::Micro {
@@ -223,7 +223,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// From the first entry, as many steps as there are entries come back to it, and not before.
+        /// From the first entry, the walk first returns to it after as many steps as there are entries.
         #[test]
         fn the_list_is_one_cycle_of_all_entries(entries in 1usize..1500, seed: u64) {
             let mut list = List::new(region(entries), entries, seed);
@@ -237,7 +237,7 @@ mod tests {
             prop_assert_eq!(sum, list.expected());
         }
 
-        /// However the work is cut into batches, a loop is the list once and each word once.
+        /// For any division into batches, a loop passes the list once and each word once.
         #[test]
         fn batches_do_not_change_what_is_done(
             entries in 0usize..100, words in 0usize..50, batches in prop::collection::vec(0u64..300, 1..9)
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(added, counts);
         let words = &shared.shared_words()[..11];
         assert_eq!(wrong_words(words, added.iter().copied()), 0);
-        // One that vanished is noticed.
+        // A lost addition is noticed.
         words[4].fetch_sub(1, Ordering::SeqCst);
         assert_eq!(wrong_words(words, added.iter().copied()), 1);
     }

@@ -1,9 +1,9 @@
-//! How often the kernel has moved a thread to another CPU: `se.nr_migrations` in
+//! Counts how often the kernel has moved a thread to another CPU: `se.nr_migrations` in
 //! `/proc/thread-self/sched`, which kernels built with CONFIG_SCHED_DEBUG have.
 
 use std::fs;
 
-/// Migrations of the calling thread since it was made; `None` where the kernel does not tell.
+/// Migrations of the calling thread since its creation; `None` if the kernel does not report them.
 pub fn so_far() -> Option<u64> {
     parse(&fs::read_to_string("/proc/thread-self/sched").ok()?)
 }

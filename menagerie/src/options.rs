@@ -1,4 +1,4 @@
-//! The command line: one definition that feeds parser, help and the parameters in the JSON report.
+//! The command line: one definition for the parser, the help and the parameters in the JSON report.
 
 use crate::access::AccessKind;
 use crate::kernels::{self, Class};
@@ -15,10 +15,10 @@ use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a thread does where no length is asked for.
+/// Default length of a thread's work.
 pub const DEFAULT_LENGTH: Duration = Duration::from_secs(10);
 
-/// How long a phase lasts where no length is asked for.
+/// Default length of a phase.
 pub const DEFAULT_PHASE: Duration = Duration::from_secs(4);
 
 /// Workloads with known memory behaviour, to try schedulers and simulators on.
@@ -62,7 +62,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// How to start and report. A serving process is not told.
+    /// How to start and report; None for a serving process.
     pub fn conduct(&self) -> Option<&Conduct> {
         let common = match self {
             Command::Chase(options) => &options.common,
@@ -145,7 +145,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The length asked for, 4 seconds where none is.
+    /// The requested length; 4 seconds by default.
     pub fn length(&self) -> PhaseLength {
         match (
             self.phase_seconds,
@@ -373,7 +373,7 @@ pub struct LengthOptions {
 }
 
 impl LengthOptions {
-    /// The length asked for, 10 seconds where none is.
+    /// The requested length; 10 seconds by default.
     pub fn length(&self) -> Length {
         match (self.rounds, self.operations, self.seconds) {
             (Some(rounds), _, _) => Length::Rounds(rounds),
@@ -397,7 +397,7 @@ pub struct Conduct {
     pub go_file: Option<PathBuf>,
 }
 
-/// A size that memory can have.
+/// Parses a size of memory, above 0.
 fn size(text: &str) -> Result<usize, String> {
     match parse_bytes(text, 1).map(isize::try_from) {
         Ok(Ok(0)) => Err("must be more than 0".to_owned()),
@@ -407,7 +407,7 @@ fn size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A size, or 0 for what is left out.
+/// Parses a size, or 0 for none.
 fn size_or_none(text: &str) -> Result<usize, String> {
     match text.trim() {
         "0" => Ok(0),
@@ -415,7 +415,7 @@ fn size_or_none(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The name of shared memory: that of a file in its folder.
+/// Parses a name of shared memory, which must be a valid file name.
 fn shared_name(text: &str) -> Result<String, String> {
     match text {
         "" | "." | ".." => Err("must be a name".to_owned()),
@@ -437,7 +437,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| "not a number of seconds".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
-        // The upper end keeps sums with the present time within what a clock can hold.
+        // The upper limit keeps sums with the present time within the clock's range.
         Ok(duration) if !duration.is_zero() && seconds <= 1e9 => Ok(duration),
         _ => Err("must be above 0 and at most 1000000000".to_owned()),
     }
@@ -445,7 +445,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn level(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        // Below this an operation would be longer than a phase.
+        // Below this, an operation would be longer than a phase.
         Ok(level) if level == 0.0 || (level >= 0.001 && level.is_finite()) => Ok(level),
         _ => Err("must be 0, or 0.001 or more lines per 1000 instructions".to_owned()),
     }
@@ -471,7 +471,7 @@ fn start(text: &str) -> Result<Start, String> {
     }
 }
 
-/// CPUs in the order given, which is the order in which they are dealt.
+/// CPUs in the order given, in which they are assigned.
 fn cpus(text: &str) -> Result<CpuList, String> {
     let ranges: Result<Vec<CpuSet>, ListError> = text.split(',').map(str::parse).collect();
     let ranges = ranges.map_err(|error| error.to_string())?;

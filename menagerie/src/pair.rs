@@ -1,6 +1,6 @@
-//! pair: a client that sends a request, waits for the reply and sends the next; a server that
-//! touches pages of its working set for each. The two never run at once, so the right place for
-//! both is the node of the server's memory, on cores that share a cache.
+//! pair: a client that sends a request, waits for the reply and sends the next, and a server that
+//! touches pages of its working set for each request. The two never run at the same time, so the
+//! best place for both is the node of the server's memory, on cores that share a cache.
 
 use crate::channel::{self, Pipes, Wire};
 use crate::error::Error;
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// What the server does for a request.
+/// The server's work for requests.
 #[derive(Debug)]
 pub struct Service {
     region: Region,
@@ -28,7 +28,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Changes one line on each of `pages` random pages of `region` for a request.
+    /// Changes one line on each of `pages` random pages of `region` for each request.
     pub fn new(region: Region, pages: u64, seed: u64) -> Service {
         let page_words = page_size() / size_of::<u64>();
         Service {
@@ -46,15 +46,15 @@ impl Service {
         for _ in 0..self.pages {
             self.random = random::next(self.random);
             let page = random::index(self.random, words.len() / page_words);
-            // The lower half of the number picks the line, so that pages do not all compete for
-            // the same set of the cache.
+            // The lower half of the number selects the line, so that pages do not all compete for
+            // the same cache set.
             let word = random::index(self.random << 32, page_words / 8) * 8;
             words[page * page_words + word] += 1;
         }
         request
     }
 
-    /// Introduces the calling thread as the server, then answers until the client is gone.
+    /// Introduces the calling thread as the server, then answers until the client has left.
     pub fn serve(mut self, wire: &mut dyn Wire) -> io::Result<()> {
         wire.send(introduction())?;
         while let Some(request) = wire.receive()? {
@@ -69,14 +69,14 @@ fn introduction() -> u64 {
     u64::from(std::process::id()) << 32 | rustix::thread::gettid().as_raw_nonzero().get() as u64
 }
 
-/// Where the server is.
+/// The server's thread or process.
 enum Server {
     Thread(Option<JoinHandle<Result<(), Error>>>),
     Process(Child),
 }
 
 impl Server {
-    /// Waits for a server that has no client any more: why it ended, if it failed.
+    /// Waits for the end of a server without a client; returns its error, if it failed.
     fn end(&mut self) -> Result<(), Error> {
         match self {
             Server::Thread(thread) => match thread.take().map(JoinHandle::join) {
@@ -97,7 +97,7 @@ impl Server {
     }
 }
 
-/// The client, which is the half that is measured.
+/// The client: the measured half.
 pub struct Pair {
     index: usize,
     /// None once the server has been told to end.
@@ -110,10 +110,10 @@ pub struct Pair {
     waited: Histogram,
 }
 
-/// How the pairs of a run are made.
+/// The parameters of a run's pairs.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What client and server talk through: pipes, if they are processes.
+    /// The channel between client and server: pipes, if they are processes.
     pub via: Via,
     /// Whether every server is a process of its own.
     pub processes: bool,
@@ -128,8 +128,8 @@ pub struct Terms {
 }
 
 impl Pair {
-    /// Starts the server of pair `index`, waits until its memory is set up, and puts the calling
-    /// thread in its place. Members are counted client, server, client, server, …
+    /// Starts the server of pair `index`, waits until its memory is set up, and places the calling
+    /// thread. Members are counted client, server, client, server, …
     pub fn start(
         terms: &Terms,
         placement: &Placement,
@@ -205,7 +205,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         self.wire = None;
-        // The request that noticed a failed server has told why it failed.
+        // The request that noticed the failure has reported its cause.
         let _ = self.server.end();
     }
 }

@@ -1,10 +1,10 @@
-//! phases: a thread that is a devil for a while, then something milder, then a turtle, and so on
-//! round and round, as the ranks of an MPI job are between their exchanges. This is what makes
-//! `di-migrate` chase after its own measurements, and what DINO's class history is there to ignore.
+//! phases: a thread that is a devil for a while, then something milder, then a turtle, and so on in
+//! rotation, like the ranks of an MPI job between their exchanges. This makes `di-migrate` chase
+//! its own measurements, and it is what DINO's class history should ignore.
 //!
-//! A level is a miss rate, in lines per 1000 instructions. It is kept by putting iterations of the
-//! compute loop between the lines; both have a known number of instructions, so a level needs no
-//! calibration run and is the same on every machine. Level 0 touches nothing.
+//! A level is a miss rate, in lines per 1000 instructions. Iterations of the compute loop between
+//! the lines set it. Both have a known number of instructions, so a level needs no calibration run
+//! and is the same on every machine. Level 0 touches no memory.
 
 use crate::access::{Access, Instructions};
 use crate::compute::INSTRUCTIONS_PER_ITERATION;
@@ -16,33 +16,33 @@ use crate::workload::{Detail, PhaseTotal, Workload};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Iterations that stand for one operation at level 0: 1000 instructions' worth.
+/// Iterations of one operation at level 0: 1000 instructions.
 const TURTLE_ITERATIONS: u64 = 250;
 
-/// How long a phase lasts.
+/// The length of a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PhaseLength {
     /// By the clock.
     Time(Duration),
-    /// By operations: equal numbers of lines, so the mild phases last longest.
+    /// In operations: equal numbers of lines, so the mild phases last longest.
     Operations(u64),
-    /// By instructions: what a program with a given amount of work does.
+    /// In instructions, as for a program with a given amount of work.
     Instructions(u64),
 }
 
-/// One level: how its operations are done.
+/// One level and its operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Lines per 1000 instructions asked for.
+    /// Requested lines per 1000 instructions.
     asked: f64,
-    /// Iterations after each line; of level 0, instead of a line.
+    /// Iterations after each line; at level 0, in place of a line.
     compute: u64,
     /// Instructions per operation.
     instructions: f64,
 }
 
 impl Level {
-    /// The level that comes nearest to `asked` with accesses of `kind`.
+    /// The level nearest to `asked` with accesses of `kind`.
     pub fn new(asked: f64, kind: Instructions) -> Level {
         if asked == 0.0 {
             let instructions = TURTLE_ITERATIONS as f64 * INSTRUCTIONS_PER_ITERATION;
@@ -60,7 +60,7 @@ impl Level {
         }
     }
 
-    /// Lines per 1000 instructions that it has.
+    /// Its actual lines per 1000 instructions.
     fn rate(self) -> f64 {
         if self.asked == 0.0 {
             0.0
@@ -69,7 +69,7 @@ impl Level {
         }
     }
 
-    /// Operations in a phase of `length`. None where the clock decides.
+    /// Operations in a phase of `length`; None if the clock decides.
     pub fn operations(self, length: PhaseLength) -> Option<u64> {
         match length {
             PhaseLength::Time(_) => None,
@@ -81,30 +81,30 @@ impl Level {
     }
 }
 
-/// How much of the present phase is left.
+/// The rest of the current phase.
 #[derive(Clone, Copy, Debug)]
 enum Left {
-    /// The clock decides; none before the first operation.
+    /// The clock decides: the phase's end, None before its first operation, and its length.
     Until(Option<Instant>, Duration),
     Operations(u64),
 }
 
-/// A thread that changes phase.
+/// A thread that changes between phases.
 pub struct Phases<A> {
     access: A,
     levels: Vec<Level>,
     length: PhaseLength,
     current: usize,
     left: Left,
-    /// Whether the present phase has not begun its first operation.
+    /// Whether the current phase has not begun its first operation.
     fresh: bool,
     totals: Vec<PhaseTotal>,
     state: u64,
 }
 
 impl<A: Access> Phases<A> {
-    /// Starts `offset` phases into the round of `levels` (at least one): 1.5 begins in the middle
-    /// of the second level.
+    /// Starts `offset` phases into the rotation of `levels` (at least one): 1.5 begins in the
+    /// middle of the second level.
     pub fn new(
         access: A,
         levels: Vec<Level>,
@@ -137,7 +137,7 @@ impl<A: Access> Phases<A> {
         phases
     }
 
-    /// Begins a phase of which only `share` (0 to 1) is left.
+    /// Begins a phase with only `share` (0 to 1) of its length.
     fn enter(&mut self, level: usize, share: f64) {
         self.current = level;
         self.fresh = true;
@@ -150,7 +150,7 @@ impl<A: Access> Phases<A> {
         };
     }
 
-    /// Does as many of `operations` as the phase and one look at the clock allow.
+    /// Does as many of `operations` as the phase and one check of the clock allow.
     fn step(&mut self, operations: u64) -> u64 {
         let level = self.levels[self.current];
         let start = Instant::now();
@@ -199,8 +199,8 @@ impl<A: Access> Workload for Phases<A> {
         batch_with(self.levels[self.current].compute)
     }
 
-    /// All levels once. Not asked for where the clock decides: the program turns such rounds into
-    /// seconds.
+    /// Operations of all levels once. Not used if the clock decides: then the program converts
+    /// rounds to seconds.
     fn round(&self) -> u64 {
         self.levels
             .iter()
@@ -222,7 +222,7 @@ mod tests {
     use crate::access::CHASE;
     use proptest::prelude::*;
 
-    /// Notes what it is told to touch.
+    /// Records its calls.
     #[derive(Default)]
     struct Noted(Vec<(u64, u64)>);
 
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_clock_may_decide() {
-        // No time at all: every batch is a phase of its own.
+        // Phases of zero length: every batch is a phase of its own.
         let mut phases = phases(&[120.0, 20.0], PhaseLength::Time(Duration::ZERO), 0.0);
         let batch = phases.batch();
         phases.run(3 * batch).unwrap();

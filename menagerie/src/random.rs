@@ -1,5 +1,5 @@
-//! Random numbers cheap enough to stand inside a measured loop: one multiplication and one
-//! addition, of which the upper bits are used.
+//! Random numbers cheap enough for a measured loop: one multiplication and one addition, of whose
+//! result the upper bits are used.
 
 /// Multiplier and increment of Knuth's 64-bit linear congruential generator (MMIX), whose period
 /// is 2^64.
@@ -19,8 +19,8 @@ pub fn index(state: u64, count: usize) -> usize {
     ((u128::from(state) * count as u128) >> 64) as usize
 }
 
-/// Mixes all bits of a seed (the finaliser of SplitMix64), so that seeds 1, 2, 3, … have nothing
-/// in common.
+/// Mixes all bits of a seed (the finaliser of SplitMix64), so that seeds 1, 2, 3, … give unrelated
+/// sequences.
 pub fn mix(seed: u64) -> u64 {
     let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

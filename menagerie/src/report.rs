@@ -1,5 +1,5 @@
-//! What a run tells: one JSON object for programs, a table for people. The JSON's fields are
-//! described in the README; `schema` rises when one of them changes its meaning or goes.
+//! A run's report: one JSON object for programs, a table for people. The README describes the
+//! JSON's fields; `schema` rises when one of them changes its meaning or is removed.
 
 use crate::kernels::{KernelReport, Verdict};
 use crate::micro;
@@ -19,29 +19,29 @@ pub struct Report {
     pub version: &'static str,
     /// The workload.
     pub kind: String,
-    /// What one operation is.
+    /// A description of one operation.
     pub operation: &'static str,
-    /// This process.
+    /// This process's id.
     pub pid: u32,
-    /// Whether every thread reached its length. If not, a signal came before.
+    /// Whether every thread reached its length. If not, a signal ended the run.
     pub complete: bool,
-    /// From the first thread's start to the last one's end.
+    /// Time from the first thread's start to the last one's end.
     pub seconds: f64,
-    /// Of all threads.
+    /// Operations of all threads.
     pub operations: u64,
     /// Operations per second of all threads.
     pub rate: f64,
-    /// What an operation costs, where it always costs the same and the processor is x86-64.
+    /// The cost of an operation, if it is constant and the processor is x86-64.
     pub expected: Option<Cost>,
-    /// The command line, defaults filled in.
+    /// The command line, with defaults filled in.
     pub parameters: serde_json::Value,
-    /// What a kernel has computed.
+    /// The result of a kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelReport>,
-    /// What the micro-benchmark has computed.
+    /// The result of the micro-benchmark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro: Option<micro::MicroReport>,
-    /// One entry a thread, in order.
+    /// One entry per thread, in order.
     pub threads: Vec<Row>,
 }
 
@@ -54,21 +54,21 @@ pub struct Row {
     pub operations: u64,
     /// Time taken.
     pub seconds: f64,
-    /// Time for one operation. 0 where none was done.
+    /// Time for one operation; 0 if none was done.
     pub ns_per_operation: f64,
     /// Operations per second.
     pub rate: f64,
-    /// How often the kernel moved it to another CPU, where the kernel tells.
+    /// How often the kernel moved it to another CPU, if the kernel reports that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migrations: Option<u64>,
-    /// What only this workload has.
+    /// Figures of this workload only.
     #[serde(flatten)]
     pub detail: Detail,
 }
 
 impl Report {
-    /// Puts the outcome of the workload `kind` into words. `operation` is what one operation is, `cost`
-    /// what it costs where that is always the same, `parameters` the command line.
+    /// The report of the outcome of the workload `kind`. `operation` describes one operation, `cost` is its cost if
+    /// that is constant, `parameters` is the command line.
     pub fn new(
         kind: impl Into<String>,
         operation: &'static str,
@@ -113,8 +113,8 @@ impl Report {
         }
     }
 
-    /// Adds to each thread the bandwidth that follows from its rate, for a stream that moves so many
-    /// lines in an operation.
+    /// Adds the bandwidth that follows from its rate to each thread of a stream, which moves
+    /// `lines` lines in an operation.
     pub fn set_bandwidth(&mut self, lines: usize) {
         let lines = lines as f64;
         for row in &mut self.threads {
@@ -125,7 +125,7 @@ impl Report {
         }
     }
 
-    /// Whether what was computed is wrong.
+    /// Whether the run computed a wrong result.
     pub fn has_failed(&self) -> bool {
         let kernel = self.kernel.as_ref();
         kernel.is_some_and(|told| told.verification.verdict == Verdict::Failed)
@@ -203,7 +203,7 @@ impl Report {
 }
 
 impl Row {
-    /// Ends the thread's line with what only its workload has.
+    /// Ends the thread's line with the figures of its workload.
     fn add_extras(&self, text: &mut String) {
         match &self.detail {
             Detail::None {} | Detail::Micro { .. } => text.push('\n'),
@@ -244,7 +244,7 @@ impl Row {
     }
 }
 
-/// A ratio, 0 where there is nothing to divide by.
+/// A ratio; 0 if the denominator is 0.
 fn ratio(numerator: f64, denominator: f64) -> f64 {
     if denominator > 0.0 {
         numerator / denominator
@@ -284,7 +284,7 @@ mod tests {
         Report { pid: 99, ..report }
     }
 
-    /// So many operations in so many seconds.
+    /// Work of `operations` operations in `seconds` seconds.
     fn work(operations: u64, seconds: f64) -> Work {
         let start = Instant::now();
         Work {
@@ -358,7 +358,7 @@ mod tests {
         insta::assert_snapshot!(json(&pair()));
     }
 
-    /// The micro-benchmark with so many words that hold a wrong sum.
+    /// The micro-benchmark with `wrong_words` words that hold a wrong sum.
     fn micro(wrong_words: u64) -> Report {
         let detail = Detail::Micro {
             added: 64_000,
@@ -399,7 +399,7 @@ mod tests {
         ");
     }
 
-    /// A kernel whose one result is `value` where 2 was published.
+    /// A kernel whose one result is `value` where the published one is 2.
     fn kernel(value: f64) -> Report {
         let check = Check::published("zeta", value, Some(2.0), 1e-8);
         let mut report = report("cg", None, vec![Detail::None {}]);

@@ -1,4 +1,4 @@
-//! From options to a run: each workload's checks, memory and threads.
+//! Runs the workload that the options describe: checks, memory and threads.
 
 use crate::access::{self, AccessKind, Chase, Growing, Update};
 use crate::channel::Pipes;
@@ -29,7 +29,7 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Runs a workload on `machine` and says what it did. A serving process says nothing.
+/// Runs a workload on `machine` and returns its report; None for a serving process.
 pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<Report>, Error> {
     let (ready, go) = match command.conduct() {
         Some(conduct) => (conduct.ready_file.as_deref(), conduct.go_file.as_deref()),
@@ -58,7 +58,7 @@ pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<R
     Ok(Some(report))
 }
 
-/// What every workload runs on and waits for.
+/// The machine and the signals of a run, for every workload.
 #[derive(Clone, Copy)]
 struct Host<'h> {
     machine: &'h Machine,
@@ -249,7 +249,7 @@ fn micro(options: &options::Micro, host: Host<'_>) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Runs `work` in a thread of its own, so that the calling one keeps its affinity.
+/// Runs `work` in a separate thread, so that the calling thread keeps its affinity.
 fn apart<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         scope
@@ -290,7 +290,7 @@ fn kernel(options: &options::Kernel, host: Host<'_>) -> Result<Report, Error> {
     };
     let (outcome, told) =
         apart(move || kernels::run(&terms, options.iterations, host.gate, host.stop))?;
-    // No working set to fill in, and a length of its own.
+    // A kernel has no working set to fill in, and defines its own length.
     let parameters = serde_json::to_value(options).unwrap_or_default();
     let kind = name_of(&options.kernel);
     let mut report = Report::new(kind, "iteration", None, parameters, outcome);
@@ -298,7 +298,7 @@ fn kernel(options: &options::Kernel, host: Host<'_>) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// The command line of a serving process, without what each has of its own.
+/// The command line of serving processes, without the arguments that differ between them.
 fn server_command(options: &WithMemory<options::Pair>) -> Vec<OsString> {
     let place = &options.common.place;
     let mut command = vec![
@@ -314,7 +314,7 @@ fn server_command(options: &WithMemory<options::Pair>) -> Vec<OsString> {
     command.into_iter().map(OsString::from).collect()
 }
 
-/// The serving process: answers on standard input and output.
+/// Runs the serving process, which answers on standard input and output.
 fn serve(options: &options::Serve, machine: &Machine) -> Result<(), Error> {
     let placement = placement(&options.place, machine, options.memory.thp)?;
     let service = placement.settle(0, || {
@@ -327,13 +327,13 @@ fn serve(options: &options::Serve, machine: &Machine) -> Result<(), Error> {
         .map_err(Error::system("serve requests"))
 }
 
-/// What the runs of all workloads but kernels have in common.
+/// The common part of the runs of all workloads but kernels.
 struct Setup<'s> {
     host: Host<'s>,
     common: &'s Common,
     placement: Placement,
     length: Length,
-    /// Bytes of each thread's memory, whole pages.
+    /// Bytes of each thread's memory, in whole pages.
     bytes: usize,
 }
 
@@ -364,7 +364,7 @@ impl<'s> Setup<'s> {
         mix(self.common.seed).wrapping_add(index as u64)
     }
 
-    /// Runs threads that each have memory of their own.
+    /// Runs threads with separate memories.
     fn own_memory<W: Workload>(
         &self,
         make: impl Fn(Region, usize) -> W + Sync,
@@ -387,7 +387,7 @@ impl<'s> Setup<'s> {
 }
 
 impl<T: Args + Serialize> WithMemory<T> {
-    /// What the workload `kind` with these options did, as [`Report::new`].
+    /// The report of the workload `kind` with these options; see [`Report::new`].
     fn report(
         &self,
         kind: &str,
@@ -405,16 +405,16 @@ fn placement(place: &Place, machine: &Machine, thp: HugePages) -> Result<Placeme
     Placement::new(machine, place.home, place.start_cpu, pins, thp)
 }
 
-/// The options as JSON, the working set as it really is and lengths left out filled in.
+/// The options as JSON, with the actual working set and default lengths filled in.
 fn parameters(options: &impl Serialize, memory: Option<&Memory>) -> serde_json::Value {
-    // Plain fields with string keys: nothing that JSON cannot express.
+    // Plain fields with string keys, which JSON can always express.
     let mut parameters = serde_json::to_value(options).unwrap_or_default();
     if let Some(memory) = memory {
         parameters["working_set"] = whole_pages(memory.working_set).into();
     }
     let left_out = |names: [&str; 3]| names.iter().all(|name| parameters[name].is_null());
     let length = left_out(["rounds", "operations", "seconds"]);
-    // Only phases have this field at all.
+    // Only phases have this field.
     let phase = parameters.get("phase_seconds").is_some()
         && left_out(["phase_operations", "phase_instructions", "phase_seconds"]);
     if length {

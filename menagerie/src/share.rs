@@ -1,6 +1,6 @@
-//! share: the threads of one process read, and now and then write, random lines of one working
-//! set. No node is the right home for its pages while the threads are spread; the right answer is
-//! to bring the threads together. Writes also make lines travel from cache to cache.
+//! share: the threads of one process read, and sometimes write, random lines of one working set.
+//! While the threads are spread, no node is the right home for its pages; the solution is to bring
+//! the threads together. Writes also move lines from cache to cache.
 
 use crate::error::Error;
 use crate::random::{self, mix};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Words in a line.
 const WORDS: usize = LINE / size_of::<u64>();
 
-/// What one operation costs: a write has four instructions more than a read. A line that another
-/// thread has written comes from its cache where the machine can do that, and is then not fetched
+/// The cost of one operation: a write has four instructions more than a read. A line that another
+/// thread has written comes from its cache if the machine supports that, and is then not fetched
 /// from memory.
 pub fn cost(write_percent: u8) -> Cost {
     let writes = f64::from(write_percent) / 100.0;
@@ -31,7 +31,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Member `index` of those that share `region`.
+    /// One of the threads that share `region`.
     pub fn new(region: Arc<Region>, write_percent: u8, seed: u64) -> Share {
         let writes = (u64::from(write_percent) << 32).div_ceil(100);
         Share {
@@ -42,7 +42,7 @@ impl Share {
     }
 }
 
-/// Does one operation for each of `lines`; the sum of what was read.
+/// Does `operations` operations; returns the sum of the values read.
 #[inline(never)]
 fn visit(words: &[AtomicU64], random: &mut u64, writes: u64, operations: u64) -> u64 {
     let (lines, _) = words.as_chunks::<WORDS>();
@@ -53,7 +53,7 @@ fn visit(words: &[AtomicU64], random: &mut u64, writes: u64, operations: u64) ->
         let line = &lines[random::index(state, lines.len())];
         let value = line[0].load(Ordering::Relaxed);
         sum = sum.wrapping_add(value);
-        // Bits that the index hardly depends on decide between reading and writing.
+        // Bits that hardly affect the index decide between reading and writing.
         if (state >> 8) & 0xffff_ffff < writes {
             line[0].store(value.wrapping_add(1), Ordering::Relaxed);
         }
@@ -78,7 +78,7 @@ impl Workload for Share {
 mod tests {
     use super::*;
 
-    /// Writes that 10,000 operations of a single thread do.
+    /// Number of writes in 10,000 operations of a single thread.
     fn writes(write_percent: u8) -> u64 {
         let region = Arc::new(Region::map(4 * 4096).unwrap());
         let mut share = Share::new(Arc::clone(&region), write_percent, 5);

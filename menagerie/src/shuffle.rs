@@ -1,20 +1,20 @@
-//! The order in which a chase visits its lines: every line once, in an order that no prefetcher
-//! guesses, made without a table.
+//! The order in which a chase visits its lines: every line once, unpredictable to prefetchers,
+//! without a table.
 //!
 //! Problem: a table of a million shuffled indices would be a second working set, and a shuffle
-//! touches every entry twice, which a simulated machine pays for.
+//! touches every entry twice, which is slow on a simulated machine.
 //!
-//! Approach: count 0, 1, 2, … up to a power of two and send each number through a bijection of
-//! that many bits (multiply by an odd number, fold the upper half onto the lower, three times
-//! over); drop what lies beyond the last line. A bijection never repeats itself, so linking
-//! successive results gives one ring of all lines. At most two steps a line.
+//! Approach: count 0, 1, 2, … up to a power of two, map each number by a bijection on that many
+//! bits (multiply by an odd number and fold the upper half onto the lower, three times), and drop
+//! results beyond the last line. A bijection never repeats a result, so linking successive results
+//! gives one ring of all lines. It takes at most two steps per line.
 //!
 //! Terms: Feistel-like mixing as in the finalisers of integer hashes; "cycle walking" in
 //! format-preserving encryption is the dropping.
 
 use crate::random::mix;
 
-/// The numbers 0 to `count` - 1, each once, in the order that `seed` picks.
+/// The numbers 0 to `count` - 1, each once, in an order chosen by `seed`.
 pub fn shuffled(count: usize, seed: u64) -> impl Iterator<Item = usize> {
     let scramble = Scramble::new(count, seed);
     (0..scramble.span())
@@ -83,8 +83,7 @@ mod tests {
         assert!(!shuffled(1000, 1).eq(shuffled(1000, 2)));
     }
 
-    /// A stream prefetcher follows lines that neighbour each other; a stride prefetcher follows
-    /// equal distances.
+    /// A stream prefetcher follows adjacent lines; a stride prefetcher follows equal distances.
     #[test]
     fn neither_neighbours_nor_strides_are_frequent() {
         let order: Vec<usize> = shuffled(1 << 16, 7).collect();

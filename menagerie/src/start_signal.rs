@@ -1,10 +1,10 @@
-//! Starting together with others. A harness that compares placements starts several menageries,
-//! waits until each has set up its memory, and releases them all at one moment.
+//! Starts together with other processes. A harness that compares placements starts several
+//! menageries, waits until each has set up its memory, and releases them all at the same moment.
 //!
-//! The ready file tells the harness that set-up is over. The go file is a FIFO: each menagerie has
-//! it open for reading before its ready file appears, so that the harness, by opening it for
-//! writing and closing it again (`: > go`), releases all of them at once and none can miss it.
-//! Waiting costs nothing: the kernel wakes the program.
+//! The ready file tells the harness that set-up is over. The go file is a FIFO, which each
+//! menagerie opens for reading before its ready file appears. The harness opens it for writing and
+//! closes it again (`: > go`), which releases all menageries at once; none can miss it. Waiting
+//! costs nothing: the kernel wakes the program.
 
 use crate::error::Error;
 use crate::stop::Stop;
@@ -23,7 +23,7 @@ pub struct StartSignal {
 }
 
 impl StartSignal {
-    /// Opens the FIFO `go` and removes what an earlier run has left at `ready`.
+    /// Opens the FIFO `go` and removes an earlier run's file at `ready`.
     pub fn new(ready: Option<&Path>, go: Option<&Path>) -> Result<StartSignal, Error> {
         if let Some(path) = ready {
             match fs::remove_file(path) {
@@ -38,7 +38,7 @@ impl StartSignal {
         })
     }
 
-    /// Says that `threads` have set up, then waits for the release, or for `stop`.
+    /// Announces that `threads` have set up, then waits for the release or for `stop`.
     pub fn pass(&self, threads: &[u32], stop: &Stop) -> Result<(), Error> {
         if let Some(path) = &self.ready {
             announce(path, threads).map_err(Error::file("write the ready file", path))?;
@@ -61,7 +61,7 @@ impl StartSignal {
     }
 }
 
-/// Opens a FIFO without waiting for a writer. Polling it tells of the first writer's byte or end.
+/// Opens a FIFO without waiting for a writer. Polling it reports the first writer's byte or end.
 fn open_fifo(path: &Path) -> Result<(PathBuf, File), Error> {
     let failed = Error::file("open the go file", path);
     let kind = fs::metadata(path).map_err(&failed)?.file_type();
@@ -75,8 +75,8 @@ fn open_fifo(path: &Path) -> Result<(PathBuf, File), Error> {
     Ok((path, file))
 }
 
-/// Writes the process id and the ids of the measured threads, one a line, into a file that appears
-/// at once and whole.
+/// Writes the process id and the ids of the measured threads, one per line, into a file that
+/// appears atomically.
 fn announce(path: &Path, threads: &[u32]) -> io::Result<()> {
     let mut text = format!("{}\n", std::process::id());
     for thread in threads {
@@ -108,7 +108,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let go = fifo(directory.path());
         let gates = [0, 1, 2].map(|_| StartSignal::new(None, Some(&go)).unwrap());
-        // Before anybody waits: the end of the writer is not lost.
+        // Before any gate waits: the end of the writer is not lost.
         drop(OpenOptions::new().write(true).open(&go).unwrap());
         for gate in gates {
             gate.pass(&[], &Stop::new()).unwrap();

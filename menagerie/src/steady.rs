@@ -1,11 +1,11 @@
-//! chase and update: one kind of access with the same number of instructions between the lines
-//! from start to end. A chase without any is DINO's super-devil.
+//! chase and update: one kind of access with a constant number of instructions between the lines. A
+//! chase without any is DINO's super-devil.
 
 use crate::access::Access;
 use crate::error::Error;
 use crate::workload::Workload;
 
-/// An access repeated.
+/// A repeated access.
 #[derive(Debug)]
 pub struct Steady<A> {
     access: A,
@@ -34,7 +34,7 @@ impl<A: Access> Workload for Steady<A> {
     }
 }
 
-/// Lines between two looks at the clock with `compute` iterations after each.
+/// Lines between two checks of the clock, with `compute` iterations after each.
 pub fn batch_with(compute: u64) -> u64 {
     ((1 << 20) / compute.max(1)).clamp(1, 8192)
 }

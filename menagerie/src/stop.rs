@@ -1,5 +1,5 @@
-//! Ending early: SIGINT and SIGTERM end a run, whose result so far is still told. A second one
-//! kills.
+//! Ends a run early: after SIGINT or SIGTERM, the result so far is still reported. A second signal
+//! kills the program.
 
 use crate::error::Error;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,7 +18,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Never, unless told by [`Stop::end`].
+    /// Stops only by [`Stop::end`].
     pub fn new() -> Stop {
         Stop {
             wanted: Arc::default(),
@@ -27,7 +27,7 @@ impl Stop {
         }
     }
 
-    /// When SIGINT or SIGTERM comes.
+    /// Stops by SIGINT or SIGTERM as well.
     pub fn on_signals() -> Result<Stop, Error> {
         let mut stop = Stop::new();
         stop.listen().map_err(Error::system("listen to signals"))?;
@@ -70,7 +70,7 @@ impl Stop {
         }
     }
 
-    /// What becomes readable when a signal comes, if signals are listened to.
+    /// A descriptor that becomes readable when a signal comes, if [`Stop::on_signals`] made this.
     pub fn woken(&self) -> Option<BorrowedFd<'_>> {
         self.woken.as_ref().map(AsFd::as_fd)
     }

@@ -1,6 +1,6 @@
-//! stream: sequential passes, which prefetchers run ahead of, so that bandwidth and not latency is
-//! what they measure. The kernels are STREAM's, on integers, plus a plain sum: what each fetches is
-//! in [`Kernel::lines`].
+//! stream: sequential passes, for which prefetchers run ahead, so they measure bandwidth and not
+//! latency. The kernels are STREAM's, on integers, plus a plain sum; [`Kernel::arrays`] gives the
+//! lines that each fetches.
 
 use crate::error::Error;
 use crate::sys::{LINE, Region};
@@ -32,7 +32,7 @@ impl Kernel {
         }
     }
 
-    /// What one operation, the next line of each array, costs.
+    /// The cost of one operation: the next line of each array.
     pub fn cost(self) -> Cost {
         let instructions = match self {
             Kernel::Sum => 13.0,
@@ -55,7 +55,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Divides `region` among the kernel's arrays. It must hold a line for each.
+    /// Divides `region` among the kernel's arrays. It must have room for a line of each.
     pub fn new(region: Region, kernel: Kernel) -> Stream {
         let lines = region.bytes() / LINE / kernel.arrays();
         Stream {
@@ -67,12 +67,12 @@ impl Stream {
         }
     }
 
-    /// The next `lines` lines of each array; not beyond the end.
+    /// Processes the next `lines` lines of each array, which must not exceed its end.
     #[inline(never)]
     fn pass(&mut self, lines: usize) {
         let range = self.next..self.next + lines;
         let (memory, _) = self.region.words().as_chunks_mut::<WORDS>();
-        // Unknown to the compiler, lest it add up once what is passed over many times.
+        // Hidden from the compiler, so that it does not merge repeated passes.
         let memory = black_box(memory);
         let (first, rest) = memory.split_at_mut(self.lines);
         match self.kernel {

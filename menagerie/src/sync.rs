@@ -1,5 +1,5 @@
-//! Locking and waiting where a panic elsewhere is no concern: every change under these mutexes is
-//! complete at once, and a panic ends the run anyway.
+//! Locking and waiting without regard to poisoning: changes under these mutexes are never left half
+//! done, and a panic ends the run anyway.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sleeps until `changed` is notified and `waits` does not hold.
+/// Sleeps until `waits` returns false; checks it after each notification of `changed`.
 pub fn wait_while<'m, T>(
     changed: &Condvar,
     guard: MutexGuard<'m, T>,

@@ -1,10 +1,9 @@
-//! All of the program's unsafe code: memory straight from the kernel, its node, the ring of
-//! pointers that a chase follows, and the loop whose instructions are counted.
+//! All of the program's unsafe code: memory directly from the kernel, its node, the ring of
+//! pointers that a chase follows, and the loop with a known number of instructions.
 //!
-//! Why here and why so few: an allocator would hide which pages are fresh, a bounds check would
-//! double the instructions of a hop, a compiler unrolls a loop as it likes, and rustix offers
-//! neither `mbind` nor a CPU mask without a fixed size. Everything this file hands out is safe to
-//! use.
+//! Why it is needed: an allocator would hide which pages are fresh, a bounds check would double the
+//! instructions of a hop, a compiler may unroll a loop, and rustix offers neither `mbind` nor a CPU
+//! mask without a fixed size. The interface of this file is safe.
 
 #![expect(
     unsafe_code,
@@ -23,10 +22,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Bytes in a cache line, on every machine this program is meant for.
 pub const LINE: usize = 64;
 
-/// Bytes in a huge page of x86-64; mappings start on such a border so that huge pages fit.
+/// Bytes in a huge page of x86-64; memory is aligned to it, so that huge pages fit.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory of a whole number of pages, given back when dropped: fresh, zeroed and private, or shared with other processes.
+/// Memory of a whole number of pages, unmapped when dropped: fresh, zeroed and private, or shared with other processes.
 #[derive(Debug)]
 pub struct Region {
     map: NonNull<c_void>,
@@ -51,7 +50,7 @@ pub enum HugePages {
     Default,
 }
 
-/// The outcome of a system call that returns 0 or sets `errno`.
+/// The result of a system call that returns 0 or sets `errno`.
 fn succeeded(returned: impl Into<i64>) -> io::Result<()> {
     match returned.into() {
         0 => Ok(()),
@@ -60,7 +59,7 @@ fn succeeded(returned: impl Into<i64>) -> io::Result<()> {
 }
 
 impl Region {
-    /// Maps `bytes` (a multiple of the page size, not 0), untouched: no page is there yet.
+    /// Maps `bytes` (a multiple of the page size, not 0); no page is present yet.
     pub fn map(bytes: usize) -> io::Result<Region> {
         let map_bytes = bytes
             .checked_add(HUGE_PAGE)
@@ -81,8 +80,8 @@ impl Region {
         })
     }
 
-    /// Maps `bytes` (a multiple of the page size, not 0) of a file in memory, which is as long: what others write to it is
-    /// seen here.
+    /// Maps `bytes` (a multiple of the page size, not 0) of a file in memory of at least this length. Other processes'
+    /// writes to it are visible here.
     pub fn map_shared(file: &File, bytes: usize) -> io::Result<Region> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.
@@ -105,7 +104,7 @@ impl Region {
         })
     }
 
-    /// Asks for huge pages or forbids them, for pages touched from now on.
+    /// Requests or forbids huge pages, for pages touched from now on.
     pub fn set_huge_pages(&self, huge_pages: HugePages) -> io::Result<()> {
         match huge_pages {
             HugePages::Default => Ok(()),
@@ -114,24 +113,24 @@ impl Region {
         }
     }
 
-    /// Binds the pages that will be touched to `nodes`.
+    /// Binds pages that are touched from now on to `nodes`.
     pub fn bind(&self, nodes: &NodeSet) -> io::Result<()> {
         self.mbind(libc::MPOL_BIND, nodes)
     }
 
-    /// Deals the pages that will be touched to `nodes` in turn.
+    /// Interleaves pages that are touched from now on over `nodes`.
     pub fn interleave(&self, nodes: &NodeSet) -> io::Result<()> {
         self.mbind(libc::MPOL_INTERLEAVE, nodes)
     }
 
-    /// Takes a binding back. Pages stay where they are, but may be moved, and new ones may come
-    /// from anywhere.
+    /// Resets the memory policy. Pages stay where they are, but may be moved, and new pages may be
+    /// on any node.
     pub fn unbind(&self) -> io::Result<()> {
         self.mbind(libc::MPOL_DEFAULT, &NodeSet::new())
     }
 
     fn mbind(&self, mode: c_int, nodes: &NodeSet) -> io::Result<()> {
-        // The kernel reads one bit less than the count says.
+        // The kernel reads one bit less than the count.
         let (words, bits) = match nodes.as_words() {
             [] => (ptr::null(), 0),
             mask => (mask.as_ptr(), mask.len() * 64 + 1),
@@ -175,7 +174,7 @@ impl Region {
         advised.map_err(io::Error::from)
     }
 
-    /// Bytes usable.
+    /// Usable bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -187,7 +186,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes / size_of::<u64>()) }
     }
 
-    /// The memory as words that several threads may use at once.
+    /// The memory as words that several threads may use at the same time.
     pub fn shared_words(&self) -> &[AtomicU64] {
         // SAFETY: as for `words`; atomics may be shared, and `words` needs the region exclusively.
         unsafe {
@@ -195,7 +194,7 @@ impl Region {
         }
     }
 
-    /// As [`Region::shared_words`], as words of 4 bytes.
+    /// Like [`Region::shared_words`], but as words of 4 bytes.
     pub fn shared_half_words(&self) -> &[AtomicU32] {
         // SAFETY: as for `shared_words`. A region is one or the other for its whole life where
         // types matter; to the processor both are plain memory.
@@ -213,10 +212,10 @@ impl Drop for Region {
     }
 }
 
-/// Words of a line beside the pointer: BRM's NPAD.
+/// Words of a line in addition to the pointer: BRM's NPAD.
 const PAD: usize = LINE / size_of::<u64>() - 1;
 
-/// One cache line of a ring: where the next one is, and a payload.
+/// One cache line of a ring: a pointer to the next one, and a payload.
 #[repr(C, align(64))]
 struct Line {
     next: *const Line,
@@ -225,8 +224,8 @@ struct Line {
 
 const _: () = assert!(size_of::<Line>() == LINE);
 
-/// Cache lines linked into one ring by real pointers: the address of each access is the value that
-/// the access before it loaded, so no processor can have two in flight.
+/// Cache lines linked into one ring by real pointers: each access loads the address of the next, so
+/// no processor can have two in flight.
 #[derive(Debug)]
 pub struct Ring {
     region: Region,
@@ -238,7 +237,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Links the lines of `region` in the given order and the last to the first. Writes each line
-    /// named once; a line not named is not part of the ring.
+    /// in `order` once; other lines are not part of the ring.
     ///
     /// # Panics
     /// If `order` is empty or names a line beyond the region.
@@ -312,8 +311,8 @@ impl Ring {
         self.at = std::hint::black_box(at);
     }
 
-    /// Follows `hops` pointers and reads a word of each line's payload before it leaves it, the
-    /// words in turn: the sum of what was read.
+    /// Follows `hops` pointers and reads a word of each line's payload, the words in turn. Returns
+    /// the sum of the words read.
     #[inline(never)]
     pub fn walk_reading(&mut self, hops: u64) -> u64 {
         let mut at = self.at;
@@ -327,9 +326,9 @@ impl Ring {
             };
             for word in 0..words {
                 // SAFETY: as in `walk`; the payload was zeroed by the kernel before anybody wrote
-                // it, so every word of it is a number.
-                // The pointer first: on a line that is on its way, whoever simulates a core by the
-                // values that loads return sees what the next address comes from.
+                // it, so every word of it is a number. The pointer comes first, so that a simulator
+                // that finds dependences by loaded values sees, while the line is in flight, which
+                // load the next address depends on.
                 unsafe {
                     let next = ptr::read_volatile(&raw const (*at).next);
                     sum = sum.wrapping_add((*at).pad[word]);
@@ -341,7 +340,7 @@ impl Ring {
         sum
     }
 
-    /// The line the ring has reached.
+    /// The current line of the walk.
     #[cfg(test)]
     pub fn position(&self) -> usize {
         (self.at.addr() - self.region.base.addr().get()) / LINE
@@ -353,10 +352,10 @@ impl Ring {
     }
 }
 
-/// The factor of [`spin`]: Knuth's for 64-bit generators, odd, so that no step loses a bit.
+/// The factor of [`spin`]: Knuth's for 64-bit generators. It is odd, so no step loses a bit.
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 
-/// Multiplies and rotates `state` `iterations` times: four instructions each.
+/// Multiplies and rotates `state` `iterations` times, with four instructions each.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn spin(mut state: u64, iterations: u64) -> u64 {

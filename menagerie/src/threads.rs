@@ -1,5 +1,5 @@
-//! The threads of a run: all set up, then all work from one moment on, each until its own length is
-//! done.
+//! The threads of a run: all set up, then all start to work at the same moment, each until its own
+//! length is done.
 
 use crate::error::Error;
 use crate::migrations;
@@ -9,10 +9,10 @@ use crate::workload::{Detail, Workload};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// How much a thread does.
+/// The length of a thread's work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// Passes; what a pass is, the workload says.
+    /// Passes, as the workload defines them.
     Rounds(u64),
     /// Operations.
     Operations(u64),
@@ -27,15 +27,15 @@ pub struct Work {
     pub tid: u32,
     /// Operations done.
     pub operations: u64,
-    /// From.
+    /// Start of the work.
     pub start: Instant,
-    /// To.
+    /// End of the work.
     pub end: Instant,
     /// Whether it reached its length.
     pub complete: bool,
-    /// How often the kernel moved the thread to another CPU meanwhile, where it tells.
+    /// How often the kernel moved the thread to another CPU meanwhile, if it reports that.
     pub migrations: Option<u64>,
-    /// What the workload adds.
+    /// The workload's own figures.
     pub detail: Detail,
 }
 
@@ -49,7 +49,7 @@ impl Work {
 /// What all threads have done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// One a thread, in order.
+    /// One entry per thread, in order.
     pub works: Vec<Work>,
     /// From the first thread's start to the last one's end.
     pub seconds: f64,
@@ -57,7 +57,7 @@ pub struct Outcome {
     pub complete: bool,
 }
 
-/// Runs `count` threads, each with the workload that `make` sets up in it; released, each does `begin` first.
+/// Runs `count` threads, each with the workload that `make` sets up in it. After the release, each calls `begin` first.
 pub fn run<W: Workload>(
     count: usize,
     length: Length,
@@ -81,25 +81,25 @@ pub fn run<W: Workload>(
 
 /// Threads that set up, are released together and work.
 pub struct Party<'p> {
-    /// How many.
+    /// Number of threads.
     pub count: usize,
-    /// What they are called; each adds a hyphen and its number.
+    /// Their name; each adds a hyphen and its number.
     pub name: &'static str,
-    /// What is between set-up and work.
+    /// The signal between set-up and work.
     pub gate: &'p StartSignal,
-    /// What may end the run.
+    /// Ends the run early.
     pub stop: &'p Stop,
-    /// Called when somebody's set-up has failed, so that threads whose set-up waits for his go on.
+    /// Called when a thread's set-up has failed, to release threads whose set-up waits for it.
     pub abandon: &'p dyn Fn(),
 }
 
-/// Runs the threads of `party`: `make` in each, and once all have done that, `work`.
+/// Runs the threads of `party`: first `make` in each and, once all are done, `work`.
 pub fn together<W>(
     party: &Party<'_>,
     make: impl Fn(usize) -> Result<W, Error> + Sync,
     work: impl Fn(W) -> Result<Work, Error> + Sync,
 ) -> Result<Outcome, Error> {
-    // Whether to work: what threads that have set up wait for.
+    // Whether to work; threads wait for it after their set-up.
     let release = OnceLock::new();
     let (ready, readies) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -116,13 +116,13 @@ pub fn together<W>(
         let mut threads = Vec::new();
         let started =
             (0..party.count).try_for_each(|index| start(index).map(|thread| threads.push(thread)));
-        // Were it kept, waiting for the others' copies to be dropped would never end.
+        // The receiver ends only when all senders are dropped, including this one.
         drop(ready);
         let passed = started
             .and_then(|()| all_ready(party.count, &readies))
             .inspect_err(|_| (party.abandon)())
             .and_then(|tids| party.gate.pass(&tids, party.stop));
-        // Nobody else decides.
+        // No other thread sets it.
         let _ = release.set(passed.is_ok());
         let works: Result<Vec<_>, Error> = threads
             .into_iter()
@@ -137,10 +137,10 @@ pub fn together<W>(
     })
 }
 
-/// What a thread reports when it has set up: its number in the run, and its id or its failure.
+/// A thread's report after set-up: its number in the run, and its id or its failure.
 type Ready = (usize, Result<u32, Error>);
 
-/// Sets up and reports it. The workload, unless that failed.
+/// Sets up and reports it. Returns the workload, unless that failed.
 fn set_up<W>(
     make: impl FnOnce() -> Result<W, Error>,
     index: usize,
@@ -150,7 +150,7 @@ fn set_up<W>(
         Ok(workload) => (Some(workload), Ok(tid())),
         Err(error) => (None, Err(error)),
     };
-    // Nobody listens to a run that has failed already; then the release says so.
+    // If the run has failed already, there is no receiver; the release then says so.
     let _ = ready.send((index, report));
     workload
 }
@@ -163,7 +163,7 @@ fn tid() -> u32 {
         .cast_unsigned()
 }
 
-/// The thread ids once all have set up, or the failure of the first that has not.
+/// The thread ids once all have set up, or the first failure.
 fn all_ready(count: usize, readies: &mpsc::Receiver<Ready>) -> Result<Vec<u32>, Error> {
     let mut tids = vec![0; count];
     for (index, ready) in readies.iter().take(count) {
@@ -172,8 +172,8 @@ fn all_ready(count: usize, readies: &mpsc::Receiver<Ready>) -> Result<Vec<u32>, 
     Ok(tids)
 }
 
-/// Times `work` in the calling thread. It returns the operations done, and whether it reached its
-/// length.
+/// Times `work` in the calling thread. `work` returns the operations done, and whether it reached
+/// its length.
 pub fn measured(work: impl FnOnce() -> (u64, bool)) -> Work {
     let migrations = migrations::so_far();
     let start = Instant::now();
@@ -211,7 +211,7 @@ fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<W
             }
             let batch = workload.batch().min(goal - operations);
             if let Err(error) = workload.run(batch) {
-                // One thread's failure is the run's: the others need not go on.
+                // One thread's failure fails the run: the others need not continue.
                 stop.end();
                 failed = Some(error);
                 break false;
@@ -241,14 +241,14 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Counts what it is told to do, and may fail.
+    /// Counts its operations, and may fail.
     struct Counted<'c> {
         total: &'c AtomicU64,
         fails_at: u64,
         done: u64,
     }
 
-    /// What threads that may run anywhere do first.
+    /// The `begin` of threads that may run anywhere.
     fn free() -> Result<(), Error> {
         Ok(())
     }
@@ -357,7 +357,7 @@ mod tests {
                 done: 0,
             })
         };
-        // The other thread's length would take centuries.
+        // The other thread's work would take centuries.
         let result = run(
             2,
             Length::Operations(u64::MAX),

@@ -1,17 +1,17 @@
-//! What all workloads have in common: they do a number of operations when told, and say what one
-//! operation is and costs.
+//! The common interface of all workloads: they do a given number of operations, and describe an
+//! operation and its cost.
 
 use crate::error::Error;
 use crate::histogram::Latencies;
 use serde::Serialize;
 
-/// Work in a measured loop. A workload has its memory set up before it is handed to the loop.
+/// Work in a measured loop. A workload's memory is set up before the loop.
 pub trait Workload {
     /// Does exactly `operations` operations.
     fn run(&mut self, operations: u64) -> Result<(), Error>;
 
-    /// Operations between two looks at the clock: about a millisecond of work where memory is
-    /// near, a few where it is far.
+    /// Operations between two checks of the clock: about a millisecond of work with near memory, a
+    /// few with far memory.
     fn batch(&self) -> u64 {
         8192
     }
@@ -19,26 +19,26 @@ pub trait Workload {
     /// Operations in one round (`--rounds`).
     fn round(&self) -> u64;
 
-    /// What it has to say beyond a number of operations.
+    /// Its figures beyond a number of operations.
     fn detail(&self) -> Detail {
         Detail::None {}
     }
 }
 
-/// What one operation is made of. Counted in the release build for x86-64 (README, "What an
-/// operation costs"); on other processors instructions differ.
+/// The cost of one operation. Counted in the release build for x86-64 (README, "What an operation
+/// costs"); on other processors, instructions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// Instructions in user mode, loop included.
     pub instructions_per_operation: f64,
-    /// Cache lines fetched from memory, for a working set that no cache holds.
+    /// Cache lines fetched from memory, if the working set fits in no cache.
     pub lines_per_operation: f64,
-    /// The miss rate that follows, by which DINO classes threads.
+    /// The resulting miss rate, by which DINO classifies threads.
     pub lines_per_1000_instructions: f64,
 }
 
 impl Cost {
-    /// So many instructions and lines in an operation.
+    /// The cost of this many instructions and lines in an operation.
     pub const fn new(instructions: f64, lines: f64) -> Cost {
         Cost {
             instructions_per_operation: instructions,
@@ -48,7 +48,7 @@ impl Cost {
     }
 }
 
-/// What a thread reports beyond operations and time.
+/// A thread's figures beyond operations and time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Detail {
@@ -61,35 +61,35 @@ pub enum Detail {
         /// Time for one line.
         ns_per_line: f64,
     },
-    /// What each level of changing phases has done.
+    /// The work at each level of changing phases.
     Phases {
-        /// One entry a level, in the order given.
+        /// One entry per level, in the order given.
         phases: Vec<PhaseTotal>,
     },
-    /// What a thread of the micro-benchmark has added, and whether its list was whole.
+    /// The additions and list passes of a thread of the micro-benchmark.
     Micro {
         /// Ones added to shared words.
         added: u64,
-        /// Ways through the list that did not read each of its entries once.
+        /// Passes of the list that did not read each of its entries once.
         wrong_passes: u64,
     },
-    /// The serving half of a pair, and how long its client waited.
+    /// The serving half of a pair, and its client's waits.
     Pair {
         /// Process that serves.
         server_pid: u32,
         /// Thread that serves.
         server_tid: u32,
-        /// From sending a request to having its reply.
+        /// Time from sending a request to receiving its reply.
         latency_ns: Latencies,
     },
 }
 
-/// What one level of changing phases has done.
+/// The work at one level of changing phases.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PhaseTotal {
-    /// Lines per 1000 instructions asked for.
+    /// Requested lines per 1000 instructions.
     pub level: f64,
-    /// Lines per 1000 instructions that the level's loop really has.
+    /// Actual lines per 1000 instructions of the level's loop.
     pub lines_per_1000_instructions: f64,
     /// Times the level was entered.
     pub phases: u64,

@@ -1,8 +1,8 @@
 //! Charts as SVG: [`bars`] side by side, [`lines`] in panels, [`heat_map`]s, one style for all.
 //!
-//! Text stays text. Colours of ground and text follow the reader's light or dark scheme by a style sheet within
-//! the file; those of the figures (Okabe and Ito's, which colour-blind people can tell apart) are
-//! readable on both. Lengths are in pixels.
+//! Text stays text. A style sheet in the file makes the colours of background and text follow the reader's light or
+//! dark scheme. The colours of figures (Okabe and Ito's, which colour-blind people can distinguish) are readable on
+//! both. Lengths are in pixels.
 
 pub mod bars;
 pub mod heat_map;
@@ -16,7 +16,7 @@ const STYLE: &str = "text{font-family:system-ui,sans-serif;fill:#222}.ground{fil
 @media(prefers-color-scheme: dark){text{fill:#e4e4e4}.ground{fill:#16181c}\
 .grid{stroke:#3a3d43}.axis{stroke:#e4e4e4}}";
 
-/// Colours of what is compared, in its order; begun again when there is more.
+/// Colours of series, in their order; they repeat if there are more series.
 const COLOURS: [&str; 7] = [
     "#8c8c8c", "#e69f00", "#3a9fd6", "#009e73", "#cc79a7", "#d55e00", "#6f6fd8",
 ];
@@ -24,12 +24,12 @@ const COLOURS: [&str; 7] = [
 /// Most lines of a grid.
 const MOST_TICKS: f64 = 8.0;
 
-/// Something that is compared with others, by a figure for each place of a chart's axis.
+/// A series: one figure for each place of a chart's axis.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub name: String,
-    /// Its figures; a place without one stays empty.
+    /// Its figures; `None` leaves a place empty.
     pub figures: Vec<Option<f64>>,
 }
 
@@ -37,7 +37,7 @@ fn colour(at: usize) -> &'static str {
     COLOURS[at % COLOURS.len()]
 }
 
-/// A length to a tenth.
+/// A length rounded to a tenth.
 fn px(length: f64) -> f64 {
     (length * 10.0).round() / 10.0
 }
@@ -56,7 +56,7 @@ fn svg(title: &str, (width, height): (f64, f64), drawn: &Markup) -> String {
     picture.into_string() + "\n"
 }
 
-/// Text of this size, its base line and its `anchor` (`start`, `middle`, `end`) at a place.
+/// Text of this size, with its base line and its `anchor` (`start`, `middle`, `end`) at a place.
 fn text(anchor: &str, size: u32, (x, y): (f64, f64), text: &str) -> Markup {
     html! { text x=(px(x)) y=(px(y)) text-anchor=(anchor) font-size=(size) { (text) } }
 }
@@ -76,7 +76,7 @@ fn legend<'n>((x, y): (f64, f64), names: impl Iterator<Item = (usize, &'n str)>)
     }
 }
 
-/// Where figures are drawn: the edges of the area, and the figures at its bottom and top.
+/// The area for figures: its edges, and the figures at its bottom and top.
 struct Plot {
     left: f64,
     right: f64,
@@ -86,18 +86,18 @@ struct Plot {
 }
 
 impl Plot {
-    /// Where a figure is drawn.
+    /// The height at which a figure is drawn.
     fn y(&self, figure: f64) -> f64 {
         let (low, high) = self.figures;
         px(self.bottom - (figure - low) / (high - low) * (self.bottom - self.top))
     }
 
-    /// A line from the left to the right.
+    /// A horizontal line across the area.
     fn across(&self, class: &str, figure: f64) -> Markup {
         html! { path class=(class) d={ "M" (px(self.left)) " " (self.y(figure)) "H" (px(self.right)) } {} }
     }
 
-    /// Faint lines at round figures, which are named on the left.
+    /// Faint lines at round figures, with labels on the left.
     fn grid(&self, size: u32) -> Markup {
         let (low, high) = self.figures;
         let step = round_up((high - low) / MOST_TICKS);

@@ -1,9 +1,9 @@
-//! Claims of papers as data, and what experiments say about them.
+//! Claims of papers as data, and their comparison with experiments.
 //!
-//! A [`Claim`] is an entry of `data/claims/PAPER.toml`: what the paper says, where it says so, and how close a
-//! measured figure must be. Experiments contain no words of papers: they return [`Measured`], figures by the
-//! ids of claims. [`Claims::judge`] is the only place that compares the two. It returns one [`CheckedClaim`] for each
-//! claim, and [`Record`] is the file that keeps the lines (`docs/fidelity.json`).
+//! A [`Claim`] is an entry of `data/claims/PAPER.toml`: the paper's statement, its section, and how close a measured
+//! figure must be. Experiments contain no statements of papers: they return [`Measured`], figures by the ids of claims.
+//! Only [`Claims::judge`] compares the two. It returns one [`CheckedClaim`] for each claim; [`Record`] is the file that
+//! keeps them (`docs/fidelity.json`).
 
 mod file;
 mod measured;
@@ -19,7 +19,7 @@ pub use file::{Tolerance, parse};
 pub use measured::{Measured, changes, jackknife, list};
 pub use record::{CheckedClaim, Measurement, Record};
 
-/// What is wrong with claims, with a record of them, or with what was measured for them.
+/// An error in claims, in a record of them, or in measurements for them.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimsError {
     /// A file cannot be read, or a file of claims is malformed.
@@ -62,12 +62,12 @@ pub enum Paper {
     Ipm,
     /// autonuma-benchmark, of the authors of AutoNUMA.
     Autonuma,
-    /// No paper: what this project's own policy must show.
+    /// No paper: the requirements on this project's own policy.
     Adaptive,
 }
 
 impl Paper {
-    /// All papers, and what is required of `adaptive`.
+    /// All papers, and the requirements on `adaptive`.
     pub const ALL: [Self; 6] = [
         Self::Dino,
         Self::NMass,
@@ -96,7 +96,7 @@ impl std::fmt::Display for Paper {
     }
 }
 
-/// What a paper says about a figure, and so when the measured figure agrees.
+/// A paper's statement about a figure, which determines whether the measured figure agrees.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "says", rename_all = "kebab-case")]
 pub enum Statement {
@@ -104,7 +104,7 @@ pub enum Statement {
     Point {
         /// The paper's figure.
         figure: f64,
-        /// How far the measured figure may be from it, either way.
+        /// The largest difference of the measured figure, either way.
         tolerance: f64,
     },
     /// The figure is at most this one.
@@ -121,8 +121,8 @@ pub enum Statement {
         /// How far below it the measured figure may be.
         tolerance: f64,
     },
-    /// One thing comes before another. The measured figure is the margin; the order is the paper's where the
-    /// margin is positive, and, where chance is in it, its confidence interval excludes zero.
+    /// One thing comes before another. The measured figure is the margin. The order is the paper's if the margin is
+    /// positive and, with chance in it, its confidence interval excludes zero.
     Ranking,
 }
 
@@ -158,7 +158,7 @@ impl std::fmt::Display for Statement {
     }
 }
 
-/// A tolerance without the last digits of a product of decimal fractions.
+/// A tolerance without the rounding error of a product of decimal fractions.
 fn shown(tolerance: f64) -> f64 {
     (tolerance * 1e9).round() / 1e9
 }
@@ -170,24 +170,24 @@ pub enum Kind {
     /// The paper's text states the figure, the bound or the order.
     #[default]
     Stated,
-    /// The paper does not print it: a figure from elsewhere, or a choice that the note names, stands for it.
+    /// The paper does not print it: a figure from elsewhere, or a choice that the note names, replaces it.
     Proxy,
-    /// A parameter of ours was chosen with this figure in sight: that it agrees says nothing.
+    /// A parameter of ours was fitted to this figure, so agreement proves nothing.
     Fitted,
-    /// It follows from how the experiment is made, and cannot fail.
+    /// It follows from the experiment's design, and cannot fail.
     Certain,
-    /// No paper says it: this project requires it of its own policy.
+    /// Not from a paper: this project requires it of its own policy.
     Required,
 }
 
 impl Kind {
-    /// Whether a claim of this kind says anything of the model.
+    /// Whether a claim of this kind tests the model.
     pub const fn counts(self) -> bool {
         !matches!(self, Self::Fitted | Self::Certain)
     }
 }
 
-/// What an experiment runs on.
+/// What a claim's experiment runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunsOn {
@@ -201,7 +201,7 @@ pub enum RunsOn {
 /// One claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// Short and stable, for instance `fig3-mpki-mcf`: experiments and records refer to it.
+    /// A short, stable name that experiments and records refer to, for instance `fig3-mpki-mcf`.
     pub id: String,
     /// Section or figure of the paper.
     pub section: String,
@@ -215,8 +215,8 @@ pub struct Claim {
     pub kind: Kind,
     /// What its experiment runs on.
     pub runs_on: RunsOn,
-    /// What a reader must know: assumptions, why the claim does not hold. `{name}` stands for a detail that
-    /// the experiment measures.
+    /// Notes for readers: assumptions, or why the claim does not hold. `{name}` stands for a detail that the experiment
+    /// measures.
     pub note: String,
 }
 
@@ -233,11 +233,11 @@ impl Claim {
 /// The claims of one paper, in the order in which they are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {
-    /// Whose they are.
+    /// The paper that makes them.
     pub paper: Paper,
     /// Heading of the paper's part of the page.
     pub title: String,
-    /// What the experiments run on, and what a reader must know about all of them.
+    /// What the experiments run on, and notes on all of them.
     pub about: String,
     /// The claims.
     pub claims: Vec<Claim>,
@@ -266,8 +266,8 @@ impl Claims {
         parse(text, &format!("data/claims/{file}.toml"))
     }
 
-    /// Compares what was measured with what the paper says. Claims about traces are left out where there were
-    /// none ([`Measured::without_traces`]).
+    /// Compares measured figures with the paper's statements. Leaves out claims about traces if there were none
+    /// ([`Measured::without_traces`]).
     ///
     /// # Errors
     /// A claim has no figure, a figure has no claim, or the details of notes and experiments differ.

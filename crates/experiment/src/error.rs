@@ -13,7 +13,7 @@ use numaherd_topology::ReadError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// A scenario or a file of settings cannot be read, or is wrong at a line and key.
+    /// A scenario or a settings file cannot be read, or is wrong at a line and key.
     #[error(transparent)]
     File(#[from] FileError),
     /// There is no scenario of that name.
@@ -24,7 +24,7 @@ pub enum ExperimentError {
         /// The scenarios that come with the program.
         known: String,
     },
-    /// What a scenario asks for cannot be run; without a line where no single key is to blame.
+    /// A scenario cannot be run, but no single key and line is to blame.
     #[error("{file}: {why}")]
     Scenario {
         /// The scenario's file or name.
@@ -32,10 +32,10 @@ pub enum ExperimentError {
         /// What is wrong.
         why: String,
     },
-    /// A setting that cannot be.
+    /// A setting is wrong.
     #[error("{from}: {wrong}")]
     Setting {
-        /// The file or the option that says it.
+        /// The file or the option that has it.
         from: String,
         /// The setting, and what is wrong with it.
         wrong: Wrong,
@@ -52,7 +52,7 @@ pub enum ExperimentError {
     /// A trace cannot be played on a machine.
     #[error(transparent)]
     Trace(#[from] numaherd_trace::Error),
-    /// The oracle places by an analysis of the trace, and was given none.
+    /// The oracle places by an analysis of the trace, but got none.
     #[error("the oracle needs an analysis of the trace")]
     NoAnalysis,
     /// The machine has no CPU to place threads on.

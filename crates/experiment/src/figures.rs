@@ -1,10 +1,10 @@
-//! What several trials give together, policy by policy, as the papers report it.
+//! The combined results of several trials, policy by policy, as the papers report them.
 //!
-//! Of a program's completion times, all copies and repeats together (DINO §5.2): their mean, the
-//! longest (worst case), and the standard deviation as a share of the mean. Over all programs of a
-//! policy: mean and worst slowdown, and the mean of the deviations. *Slowdown* is completion time
-//! over that alone on the machine. What is *saved* against the first policy is the share of its
-//! figure that the other's is below it; negative when it is worse.
+//! For each program, over all copies and repeats (DINO §5.2): the mean completion time, the longest
+//! (worst case), and the standard deviation relative to the mean. For each policy, over all
+//! programs: mean and worst slowdown, and the mean of the deviations. *Slowdown* is the completion
+//! time divided by that alone on the machine. *Saved* against the first policy is the relative
+//! reduction of its figure; negative if the figure is worse.
 
 use serde::Serialize;
 
@@ -28,22 +28,22 @@ pub struct ProgramFigures {
     pub deviation: Option<f64>,
     /// Mean over alone.
     pub slowdown: f64,
-    /// Mean time of a request in seconds, where it serves requests.
+    /// Mean time of a request in seconds, if it serves requests.
     pub request_s: Option<f64>,
-    /// Thread moves between domains, by process and hour.
+    /// Thread moves between domains, per process and hour.
     pub thread_moves_per_hour: f64,
-    /// Against the first policy.
+    /// Savings against the first policy.
     pub saved: Option<Saved>,
 }
 
-/// What is saved against the first policy, as shares of its figures.
+/// Savings against the first policy, relative to its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Saved {
     /// Of the mean: of completion times of a program, of slowdowns of a policy.
     pub mean: f64,
     /// Of the worst.
     pub worst: f64,
-    /// Of the standard deviation; `None` where the first has none.
+    /// Of the standard deviation; `None` if the first policy has none.
     pub deviation: Option<f64>,
     /// Of the time of a request.
     pub request: Option<f64>,
@@ -54,23 +54,23 @@ pub struct Saved {
 pub struct PolicyFigures {
     /// Its name.
     pub policy: String,
-    /// Trials.
+    /// Number of trials.
     pub trials: usize,
     /// Mean slowdown of the measured processes.
     pub slowdown: f64,
     /// The worst slowdown of one of them in any trial.
     pub worst_slowdown: f64,
-    /// Mean of the programs' deviations; `None` where none has one.
+    /// Mean of the programs' deviations; `None` if none has one.
     pub deviation: Option<f64>,
-    /// Against the first policy.
+    /// Savings against the first policy.
     pub saved: Option<Saved>,
-    /// Thread moves between domains, by anyone: mean by trial, all processes.
+    /// Thread moves between domains of all processes, whoever caused them: mean per trial.
     pub thread_moves: f64,
-    /// Thread moves that the policy ordered: mean by trial.
+    /// Thread moves that the policy ordered: mean per trial.
     pub thread_moves_ordered: f64,
-    /// Base pages moved: mean by trial.
+    /// Base pages moved: mean per trial.
     pub pages_moved: f64,
-    /// Thread moves between domains, by process and hour.
+    /// Thread moves between domains, per process and hour.
     pub thread_moves_per_hour: f64,
     /// Cache lines read from memory per 1000 instructions, of all processes.
     pub miss_rate: f64,
@@ -80,7 +80,7 @@ pub struct PolicyFigures {
     pub programs: Vec<ProgramFigures>,
 }
 
-/// The figures of each policy, in their order; the first is what the others are held against.
+/// The figures of each policy, in their order; the first policy is the baseline.
 pub fn figures(plan: &Plan, policies: &[String], trials: &[Outcome]) -> Vec<PolicyFigures> {
     let mut all: Vec<PolicyFigures> = Vec::new();
     for policy in policies {
@@ -185,12 +185,12 @@ fn of_program(
     }
 }
 
-/// What is saved of a figure that either may lack.
+/// The saving in a figure that either policy may lack.
 fn saved_of(ours: Option<f64>, first: Option<f64>) -> Option<f64> {
     saved(ours?, first?)
 }
 
-/// Thread moves between domains of those processes, by process and hour.
+/// Thread moves between domains of the chosen processes, per process and hour.
 fn moves_per_hour(trials: &[&Outcome], of: impl Fn(&JobOutcome) -> bool) -> f64 {
     let (mut moves, mut hours) = (0.0, 0.0);
     for trial in trials {

@@ -1,9 +1,9 @@
-//! Experiments: policies run on a model, on a trace or in the lab, and what comes of them.
+//! Experiments: runs of policies on a model, on a trace or in the lab, and their results.
 //!
-//! A [`Scenario`] says what runs; [`Settings`] are those of the loop, the policies and the world. An
-//! experiment runs each policy several times ([`Trials`]). A [`Trial`] is one of these runs: [`OnModel`] runs it on
-//! the contention model, [`OnTrace`] on a trace, the lab in a guest. [`statistics`], [`table`] and [`chart`] show
-//! what all of them gave.
+//! A [`Scenario`] says what runs; [`Settings`] are those of the loop, the policies and the world. An experiment runs
+//! each policy several times ([`Trials`]). A [`Trial`] is one of these runs: [`OnModel`] runs it on the contention
+//! model, [`OnTrace`] on a trace, the lab in a guest. [`statistics`], [`table`] and [`chart`] present the results of
+//! all trials.
 
 pub mod chart;
 pub mod claims;

@@ -1,4 +1,4 @@
-//! What one trial gave, job by job.
+//! The result of one trial, job by job.
 
 use numaherd_herd::Guard;
 use numaherd_model::Until;
@@ -13,24 +13,24 @@ use crate::{Ran, Trial};
 /// One process of a scenario after a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobOutcome {
-    /// Which.
+    /// Its name.
     #[serde(flatten)]
     pub label: Label,
-    /// Whether it counts.
+    /// Whether it is measured.
     pub measured: bool,
     /// Its completion time in seconds, by the scenario's rule.
     pub seconds: Option<f64>,
     /// Completion times of all runs it completed, in seconds.
     pub completions_s: Vec<f64>,
-    /// Mean time of one request in seconds, where it serves requests.
+    /// Mean time of one request in seconds, if it serves requests.
     pub request_s: Option<f64>,
     /// Instructions of its threads.
     pub instructions: f64,
     /// Cache lines read from memory.
     pub lines: f64,
-    /// Of those, from other nodes.
+    /// Of these, lines from other nodes.
     pub remote_lines: f64,
-    /// Thread moves between memory domains, by anyone.
+    /// Thread moves between memory domains, whoever caused them.
     pub thread_moves: u64,
     /// Base pages moved.
     pub pages_moved: u64,
@@ -41,7 +41,7 @@ pub struct JobOutcome {
 pub struct Outcome {
     /// The policy.
     pub policy: String,
-    /// Which repeat, from 0.
+    /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Its seed.
     pub seed: u64,
@@ -49,14 +49,14 @@ pub struct Outcome {
     pub seconds: f64,
     /// Thread moves that the policy ordered.
     pub thread_moves_ordered: u64,
-    /// What the governor refused, by guard.
+    /// The governor's refusals, by guard.
     pub refusals: BTreeMap<Guard, u64>,
     /// The processes, in the scenario's order.
     pub jobs: Vec<JobOutcome>,
 }
 
 impl Outcome {
-    /// What a trial gave.
+    /// The outcome of a trial.
     pub fn of(plan: &Plan, count: Count, trial: &Trial, ran: &Ran) -> Self {
         let jobs = plan.jobs.iter().zip(&plan.labels).zip(&ran.work);
         let jobs = jobs.enumerate().map(|(at, ((job, label), work))| {

@@ -1,15 +1,15 @@
-//! NUMA penalties of programs: where a profile has none, the model measures it.
+//! NUMA penalties of programs: from the profile or, if it has none, measured on the model.
 //!
 //! Definition (N-MASS §3.2, formula 1): cycles per instruction with all memory remote over those
 //! with all of it local, alone on the machine. Remote is the nearest other node, local the node
-//! where the program is fastest; of several phases, each weighs as many cycles as it takes.
+//! where the program is fastest. Phases are weighted by their cycles.
 
 use std::collections::BTreeMap;
 
 use numaherd_model::{Hardware, Program, alone, numa_penalty};
 use numaherd_topology::{CpuId, NodeId};
 
-/// The penalty of each program, by name; of none where the machine has but one node with memory.
+/// The penalty of each program, by name; empty if the machine has only one node with memory.
 pub fn of<'a>(
     hardware: &Hardware,
     programs: impl IntoIterator<Item = &'a Program>,
@@ -27,14 +27,14 @@ pub fn of<'a>(
     known
 }
 
-/// Gives the policies the penalties that no setting gives.
+/// Adds to the policies' settings the penalties that they do not give.
 pub fn fill(settings: &mut numaherd_policy::Settings, known: BTreeMap<String, f64>) {
     for (program, penalty) in known {
         settings.penalty.programs.entry(program).or_insert(penalty);
     }
 }
 
-/// What the model makes of the profile.
+/// The penalty that the model gives for the profile.
 fn measured(hardware: &Hardware, program: &Program) -> Option<f64> {
     let topology = hardware.topology();
     let takes = |cpu: CpuId| -> f64 {

@@ -1,4 +1,4 @@
-//! A scenario made ready to run: machine, jobs, settings, and what each program takes alone.
+//! A scenario prepared for the model: machine, jobs, settings, and each program's time alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::scenario::{self, Cpus, Memory, Scenario};
 use crate::settings::Settings;
 use crate::{ExperimentError, OnModel, penalties};
 
-/// One process of a scenario, as results call it.
+/// The name of a process in results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Label {
     /// The name of its entry.
     pub program: String,
-    /// Which copy, from 0 over all entries of that name.
+    /// The number of the copy, from 0 over all entries of that name.
     pub copy: u32,
 }
 
-/// A scenario made ready to run.
+/// A scenario prepared to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The machine.
@@ -33,17 +33,17 @@ pub struct Plan {
     pub jobs: Vec<Job>,
     /// Their names, in the same order.
     pub labels: Vec<Label>,
-    /// What each takes alone on the machine, in seconds, in the same order; `None` of those that
+    /// The time of each alone on the machine, in seconds, in the same order; `None` for those that
     /// are not measured.
     pub alone_s: Vec<Option<f64>>,
-    /// Until when.
+    /// The end of a trial.
     pub until: Until,
     /// Settings; the seed is the first trial's.
     pub settings: Settings,
 }
 
 impl Plan {
-    /// What a trial of it runs.
+    /// The jobs and settings for its trials.
     pub fn on_model(&self) -> OnModel<'_> {
         OnModel {
             hardware: &self.hardware,
@@ -53,11 +53,11 @@ impl Plan {
         }
     }
 
-    /// Makes a scenario ready: on `machine` instead of its own, with `profiles` beside its own.
+    /// Prepares a scenario. `machine` replaces its own; `profiles` are added to its own.
     ///
     /// # Errors
-    /// The machine has no figures or is too small, a program has no profile, a CPU or node is not
-    /// there, a setting cannot be.
+    /// The machine lacks figures or is too small, a program has no profile, a CPU or node does not
+    /// exist, or a setting is wrong.
     pub fn of(
         scenario: &Scenario,
         machine: Option<&str>,
@@ -87,7 +87,7 @@ impl Plan {
                 entries.push(number);
             }
         }
-        // What is wrong with the jobs as a whole is found before time is spent on them.
+        // Finds errors in the jobs as a whole before it spends time on them.
         Model::new(
             hardware.clone(),
             jobs.clone(),
@@ -131,7 +131,7 @@ fn library(scenario: &Scenario, profiles: &[PathBuf]) -> Result<Library, Experim
         })
 }
 
-/// The machine: a preset, or a file beside the scenario, or one that the command line names.
+/// The machine: a preset, a file beside the scenario, or one from the command line.
 fn hardware(scenario: &Scenario, machine: Option<&str>) -> Result<Hardware, ExperimentError> {
     let beside = scenario.folder().join(&scenario.machine);
     let name = match machine {
@@ -142,7 +142,7 @@ fn hardware(scenario: &Scenario, machine: Option<&str>) -> Result<Hardware, Expe
     Ok(Hardware::of(&Machine::find(&name.to_string_lossy())?)?)
 }
 
-/// The program with so much of its work.
+/// The program with its work multiplied by `work`.
 fn scaled(program: &Arc<Program>, work: f64) -> Arc<Program> {
     let mut program = program.clone();
     if work != 1.0 {
@@ -153,7 +153,7 @@ fn scaled(program: &Arc<Program>, work: f64) -> Arc<Program> {
     program
 }
 
-/// Checks that machine and profile have what an entry asks for.
+/// Checks that machine and profile satisfy an entry.
 fn fits(
     scenario: &Scenario,
     number: usize,
@@ -205,7 +205,7 @@ fn job(entry: &scenario::Program, program: &Arc<Program>, copy: u32, number: usi
     } else {
         program.clone()
     };
-    // The first thread of a copy goes on where the last of the copy before it was dealt to.
+    // A copy's threads continue after the CPU of the previous copy's last thread.
     let dealt = |cpus: &CpuSet| -> Vec<CpuId> {
         let mut cpus: Vec<CpuId> = cpus.iter().collect();
         let from = copy as usize * threads % cpus.len();
@@ -234,8 +234,8 @@ fn job(entry: &scenario::Program, program: &Arc<Program>, copy: u32, number: usi
     }
 }
 
-/// What a process takes with the machine to itself, in seconds: its threads dealt over the domains,
-/// its memory local, from whichever node it is fastest.
+/// The time of a process alone on the machine, in seconds: its threads spread over the domains, its
+/// memory local, beginning at the node where it is fastest.
 fn alone_s(
     hardware: &Hardware,
     job: &Job,
@@ -282,12 +282,12 @@ fn alone_s(
     Ok(fastest)
 }
 
-/// How many runs of a program so many instructions come to.
+/// The number of a program's runs that equal these instructions.
 pub fn runs_done(program: &Program, instructions: f64) -> f64 {
     instructions / (program.instructions() * f64::from(program.threads))
 }
 
-/// All CPUs: one of each domain, round and round, beginning with the domain of that place.
+/// All CPUs, one of each domain in turn, beginning with domain `first`.
 fn over_domains(hardware: &Hardware, first: usize) -> Vec<CpuId> {
     let topology = hardware.topology();
     let online = topology.online_cpus();

@@ -1,4 +1,4 @@
-//! One trace on one machine under one policy, by the same loop that herds a live machine.
+//! Plays one trace on one machine under one policy, by the same loop that herds a live machine.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use numaherd_world::NewPages;
 
 use crate::{ExperimentError, Settings, Trial};
 
-/// The policy that knows the whole trace: threads and pages are where they are best from the start,
-/// and nothing moves. See `policy::mapping::best`.
+/// The policy that knows the whole trace: threads and pages are at their best places from the
+/// start, and nothing moves. See `policy::mapping::best`.
 pub const ORACLE: &str = "oracle";
 
 /// A trace on a modelled machine.
@@ -20,26 +20,26 @@ pub const ORACLE: &str = "oracle";
 pub struct OnTrace<'a> {
     /// The machine.
     pub hardware: &'a Hardware,
-    /// What is played on it.
+    /// The trace to play.
     pub trace: &'a Trace,
-    /// Of the loop, the policies and how the trace is played; the seed is the trial's.
+    /// Of the loop, the policies and the playback; the seed is the trial's.
     pub settings: &'a Settings,
-    /// What the whole trace says, in pages of the machine; [`ORACLE`] needs it.
+    /// The analysis of the whole trace, in pages of the machine; [`ORACLE`] needs it.
     pub analysis: Option<&'a Analysis>,
 }
 
-/// What came of a trial on a trace.
+/// The result of a trial on a trace.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// What the machine did.
+    /// The machine's figures.
     pub figures: Figures,
-    /// The same without the first loop, where there is another.
+    /// The figures without the first loop, if there is another.
     pub again: Option<Figures>,
-    /// What was played in the first loop only.
+    /// The part that was played in the first loop only.
     pub set_up: SetUp,
-    /// Where threads and pages were at the end.
+    /// The places of threads and pages at the end.
     pub placement: Start,
-    /// The pages, by process and page number, of which the policy could learn anything.
+    /// The pages, by process and page number, that the policy could learn about.
     pub pages_seen: HashSet<(u32, u64)>,
 }
 
@@ -47,7 +47,7 @@ impl OnTrace<'_> {
     /// Plays the trace to its end.
     ///
     /// # Errors
-    /// The policy is unknown or needs what the machine does not have; an option cannot be; the oracle has no
+    /// The policy is unknown or needs signals that the machine does not have; an option is wrong; the oracle has no
     /// analysis; the ledger cannot be written.
     pub fn run(&self, trial: &Trial) -> Result<Played, ExperimentError> {
         let mut options = Options {
@@ -79,12 +79,12 @@ impl OnTrace<'_> {
     }
 }
 
-/// The oracle leaves threads with less than this share of the busiest one's accesses to the kernel: they
-/// would take the place of one that works.
+/// Threads with less than this share of the busiest one's accesses are left to the kernel: otherwise they would take
+/// the place of a busy one.
 const LEAST_SHARE: f64 = 0.01;
 
-/// Where threads and pages are best, by the whole trace. Threads that do next to nothing are left to the
-/// kernel, and where there are more threads than CPUs, so are those that do least.
+/// The best places of threads and pages, from the whole trace. Threads with next to no accesses are left to the kernel;
+/// with more threads than CPUs, so are those with the fewest.
 ///
 /// # Errors
 /// The machine has no CPU.

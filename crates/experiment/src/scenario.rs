@@ -1,10 +1,10 @@
-//! Scenario files: which programs run on which machine under which policies, until when, and what counts.
+//! Scenario files: programs, their machine, the policies to compare, the end of a trial, and the figures that count.
 //!
-//! The lab, the contention model and traces read one format; `docs/simulate.md` explains each key. A program
-//! may say what runs in the lab (`command`) and what the model runs in its place (`profile`, `work`), so
-//! that both worlds run the same file. A key that means nothing in the world that reads the file
-//! ([`ELSEWHERE`]) is refused, as is every other mistake, with file, line, key and reason. What only machine and
-//! profiles can tell (whether a CPU is there) is checked in [`crate::plan`].
+//! The lab, the contention model and traces read the same format; `docs/simulate.md` explains each key. A program may
+//! have a command for the lab (`command`) and its replacement on the model (`profile`, `work`), so both worlds can run
+//! the same file. A key without a meaning in the world that reads the file ([`ELSEWHERE`]) is refused, as is every
+//! other mistake, with file, line, key and reason. Checks that need the machine or profiles (whether a CPU exists) are
+//! in [`crate::plan`].
 
 mod file;
 pub mod in_lab;
@@ -22,31 +22,30 @@ use toml::{Table, Value};
 use crate::ExperimentError;
 use in_lab::{InLab, Measure};
 
-/// The largest file that is read, in bytes.
+/// The size limit of a file, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 /// The most repeats of an experiment.
 pub const MOST_REPEATS: u32 = 100_000;
 
-/// In the lab and on the model: the kernel, with NUMA balancing on and as Debian ships it.
+/// In the lab and on the model: the kernel with NUMA balancing on and Debian's defaults.
 pub const LINUX_BALANCING: &str = "linux-balancing";
-/// In the lab: the kernel, with NUMA balancing and cache-aware scheduling on.
+/// In the lab: the kernel with NUMA balancing and cache-aware scheduling on.
 pub const LINUX_CACHE_AWARE: &str = "linux-cache-aware";
-/// In the lab: the kernel, programs started with their new pages dealt to all nodes in turn.
+/// In the lab: the kernel, with new pages of programs interleaved over all nodes.
 pub const INTERLEAVE: &str = "interleave";
-/// In the lab: the same, by the bandwidth of the nodes.
+/// In the lab: the kernel, with new pages of programs interleaved in proportion to the nodes' bandwidth.
 pub const WEIGHTED_INTERLEAVE: &str = "weighted-interleave";
 /// In the lab: Debian's numad, with its own defaults.
 pub const NUMAD: &str = "numad";
 /// In the lab: schedulers of sched_ext.
 pub const SCHED_EXT: [&str; 3] = ["scx_layered", "scx_rusty", "scx_cosmos"];
-/// In the lab: the best placement that the scenario knows, from the start. It bounds what a policy can gain.
+/// In the lab: the scenario's best known placement from the start. It bounds the gain of policies.
 pub const BEST_KNOWN: &str = "best-known";
 
-/// In the lab: ends the name of a policy of ours whose placements are carried out by hints to scx_layered, and not by
-/// affinity masks.
+/// In the lab: suffix of a policy of ours whose placements become hints to scx_layered instead of affinity masks.
 const BY_HINTS: &str = "@scx";
 
-/// In the lab: ends the name of a policy of ours beside which the kernel's NUMA balancing is on.
+/// In the lab: suffix of a policy of ours that runs with the kernel's NUMA balancing on.
 const BESIDE_BALANCING: &str = "@balancing";
 
 /// A contender of the lab that is one of our policies.
@@ -61,7 +60,7 @@ pub struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    /// The one of this name: `brm`, `brm@scx` or `brm@balancing`.
+    /// Parses a contender's name: `brm`, `brm@scx` or `brm@balancing`.
     pub fn of(contender: &'a str) -> Self {
         let hinted = contender.strip_suffix(BY_HINTS);
         let balanced = contender.strip_suffix(BESIDE_BALANCING);
@@ -112,7 +111,7 @@ impl World {
         }
     }
 
-    /// The policies that are compared unless a scenario or the user names some, the baseline first.
+    /// The default policies to compare, the baseline first.
     pub fn usual_policies(self) -> &'static [&'static str] {
         match self {
             Self::Lab => &[
@@ -138,7 +137,7 @@ impl World {
         }
     }
 
-    /// What can be compared beside the policies.
+    /// The contenders other than our policies.
     pub fn other_policies(self) -> &'static [&'static str] {
         match self {
             Self::Lab => &[
@@ -157,7 +156,7 @@ impl World {
         }
     }
 
-    /// How often each policy runs unless a scenario or the user says so.
+    /// The default number of runs of each policy.
     pub fn usual_repeat(self) -> u32 {
         match self {
             Self::Lab => 5,
@@ -177,7 +176,7 @@ impl World {
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scenario {
-    /// Where it runs.
+    /// The world that it runs in.
     #[serde(skip)]
     pub world: World,
     /// Short name.
@@ -186,33 +185,33 @@ pub struct Scenario {
     pub about: String,
     /// Preset or machine file.
     pub machine: String,
-    /// What the measured programs are called in sentences, for instance "devils".
+    /// A noun for the measured programs in sentences, for instance "devils".
     #[serde(skip)]
     pub measured_are: String,
-    /// Policies that are compared unless the command line names some; the first is the baseline.
+    /// The policies to compare unless the command line names some; the first is the baseline.
     pub policies: Vec<String>,
-    /// How often each is run unless the command line says.
+    /// The number of runs of each unless the command line gives it.
     pub repeat: u32,
-    /// Until when.
+    /// The end of a trial.
     #[serde(serialize_with = "until_as_text")]
     pub until: Until,
     /// Which completed runs of a program count.
     pub count: Count,
-    /// Which limits hold before `[settings]`.
+    /// The limits that `[settings]` starts from.
     pub governor: Limits,
-    /// Whether accesses of the kernel pass through the modelled caches, as those of programs do.
+    /// Whether accesses of the kernel are modelled, like those of programs.
     #[serde(skip)]
     pub kernel_accesses: bool,
     /// `[settings.herd]`, `[settings.policies]`, `[model]` and `[trace]`.
     pub settings: Tables,
     /// Files of further profiles, relative to the scenario's folder.
     pub profiles: Vec<PathBuf>,
-    /// What runs, in the order it is started in.
+    /// The programs, in the order in which they start.
     pub programs: Vec<Program>,
-    /// The file as it is written.
+    /// The file's tables as they are written.
     #[serde(skip)]
     pub written: Table,
-    /// What errors call the file.
+    /// The file's name for errors.
     #[serde(skip)]
     pub from: String,
     #[serde(skip)]
@@ -225,26 +224,26 @@ pub struct Scenario {
 pub enum Count {
     /// The first.
     First,
-    /// The second (DINO §3.2: of three, so that all programs run from its start to its end).
+    /// The second (DINO §3.2: of three, so that all programs run during all of it).
     Second,
-    /// The mean of all that were completed; where a time was run, the time of a run at the mean
+    /// The mean of all completed runs; in a trial of a fixed time, the time of a run at the mean
     /// pace, completed or not.
     #[default]
     All,
 }
 
-/// What limits a policy before `[settings]`.
+/// A policy's limits before `[settings]` changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limits {
     /// The limits of `numaherd run`.
     #[default]
     Usual,
-    /// None: the policy acts as it was published.
+    /// No limits: the policy acts as published.
     AsPublished,
 }
 
-/// Settings as they are written; [`crate::settings`] reads them.
+/// Settings as written; [`crate::settings`] reads them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Tables {
     /// Of the loop.
@@ -253,7 +252,7 @@ pub struct Tables {
     pub policies: Table,
     /// Of the model.
     pub model: Table,
-    /// Of how a trace is played.
+    /// Of the playback of a trace.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub trace: Table,
 }
@@ -261,40 +260,40 @@ pub struct Tables {
 /// Some processes of one program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Program {
-    /// What it is called in results.
+    /// Its name in results.
     pub name: String,
-    /// What the lab does with it.
+    /// The program in the lab.
     #[serde(skip)]
     pub lab: InLab,
     /// Name of the profile that the model runs.
     pub profile: String,
-    /// How much of the profile's work it does.
+    /// Its work as a multiple of the profile's.
     #[serde(skip)]
     pub work: f64,
     /// How many processes.
     pub copies: u32,
-    /// Where their pages are when they start.
+    /// The place of their pages at the start.
     pub memory: Memory,
-    /// Where their threads may run.
+    /// The CPUs on which their threads may run.
     pub cpus: Cpus,
-    /// CPUs that they are bound to in the lab, one each, where the best placement known is tried ([`BEST_KNOWN`]).
+    /// The CPUs to which [`BEST_KNOWN`] binds them in the lab, one each.
     #[serde(skip)]
     pub best_on: Option<CpuSet>,
-    /// When they start, in seconds.
+    /// Start time, in seconds.
     pub start_after_s: f64,
-    /// Whether they count.
+    /// Whether they are measured.
     pub measured: bool,
-    /// Whether the copies wait for each other, as the ranks of a job do.
+    /// Whether the copies wait for each other, like the ranks of a job.
     pub gang: bool,
     /// Whether each copy begins one phase later than the one before.
     pub stagger: bool,
 }
 
-/// Where the pages of a process are when it starts.
+/// The place of a process's pages at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// On the node that each thread starts on.
+    /// On the node where each thread starts.
     FirstTouch,
     /// Evenly over all nodes.
     Interleave,
@@ -302,29 +301,29 @@ pub enum Memory {
     Node(u32),
 }
 
-/// Where the threads of some processes may run.
+/// The CPUs on which the threads of some processes may run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cpus {
     /// Anywhere.
     Free,
-    /// Dealt to these one after the other, and free from then on.
+    /// Each starts on one of these, in turn, and is then free.
     StartOn(CpuSet),
     /// Anywhere on these: no policy may move them elsewhere.
     Within(CpuSet),
-    /// Dealt to these one after the other: no policy may move them.
+    /// Each on one of these, in turn: no policy may move them.
     Pinned(CpuSet),
 }
 
 impl Program {
-    /// The arguments that tell a copy in the lab, which waits for its start, where it is to be.
+    /// The arguments that place a copy in the lab that waits for its start.
     pub fn placement(&self, copy: u32) -> Vec<String> {
         let mut arguments = Vec::new();
         if let Memory::Node(node) = self.memory {
             arguments.extend(["--home".to_owned(), node.to_string()]);
         }
         let (starts, stays) = match &self.cpus {
-            // The first touch puts its memory beside it.
+            // The first touch puts its memory on its node.
             Cpus::Pinned(cpus) if self.memory == Memory::FirstTouch => (Some(cpus), Some(cpus)),
             Cpus::Pinned(cpus) => (None, Some(cpus)),
             Cpus::StartOn(cpus) => (Some(cpus), None),
@@ -358,7 +357,7 @@ impl Scenario {
     /// The scenario of that name, or in that file.
     ///
     /// # Errors
-    /// No such scenario or file, or one that is wrong: the message names file, line, key and reason.
+    /// There is no such scenario or file, or it is wrong: the message names file, line, key and reason.
     pub fn find(name: &str, world: World) -> Result<Self, ExperimentError> {
         let built_in = world.built_in();
         if let Some((_, text)) = built_in.iter().find(|(built_in, _)| *built_in == name) {
@@ -375,7 +374,7 @@ impl Scenario {
         Self::parse(&files::text(path, LARGEST_FILE)?, name, world)
     }
 
-    /// Reads a scenario's text; `from` is what errors call it.
+    /// Parses a scenario's text; `from` is its name for errors.
     ///
     /// # Errors
     /// The text is wrong: the message names line, key and reason.
@@ -383,10 +382,10 @@ impl Scenario {
         Ok(read::scenario(Document::new(text, from), world)?)
     }
 
-    /// The scenario with each program bound to where it is best, with its memory beside it, from the start.
+    /// The scenario with each program bound to its best CPUs from the start, with its memory on their nodes.
     ///
     /// # Errors
-    /// It does not say of every program where that is.
+    /// A program of the scenario has no `best_on`.
     pub fn best_known(mut self) -> Result<Self, ExperimentError> {
         let unknown = |program: &Program| program.best_on.is_none();
         if let Some(at) = self.programs.iter().position(unknown) {
@@ -401,20 +400,20 @@ impl Scenario {
         Ok(self)
     }
 
-    /// What is measured of its programs: the same of all.
+    /// The measure of its programs, which is the same for all.
     pub fn measure(&self) -> Measure {
         let measured = self.programs.iter().find(|program| program.measured);
         measured.map_or_else(Measure::default, |program| program.lab.measure.clone())
     }
 
-    /// The error of a scenario whose key is wrong.
+    /// An error at a key of the scenario.
     pub fn wrong(&self, key: &str, why: impl std::fmt::Display) -> ExperimentError {
         Document::new(&self.text, &self.from)
             .wrong_key(key, why)
             .into()
     }
 
-    /// The folder that relative paths of the scenario start from.
+    /// The folder to which the scenario's paths are relative.
     pub fn folder(&self) -> &Path {
         Path::new(&self.from).parent().unwrap_or(Path::new(""))
     }

@@ -1,5 +1,5 @@
-//! The settings of an experiment: the scenario's on top of those that suit its world, and the command line's on
-//! top of both.
+//! The settings of an experiment: defaults for its world, overridden by the scenario's, overridden by the command
+//! line's.
 //!
 //! ```toml
 //! [settings.herd]         # cadence and limits of the loop
@@ -34,14 +34,14 @@ pub struct Settings {
     pub policies: numaherd_policy::Settings,
     /// Of the model; the seed is the first trial's.
     pub model: Options,
-    /// Of how a trace is played.
+    /// Of the playback of a trace.
     pub trace: TraceOptions,
 }
 
-/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
+/// Settings of the loop that let a policy act as published: nothing is limited or undone.
 pub fn as_published() -> numaherd_herd::Settings {
     let mut settings = numaherd_herd::Settings {
-        // As long as the others; the loop shortens it where a policy places more often.
+        // As long as the others; the loop shortens it if a policy places more often.
         first_interval_ms: 1000,
         ..numaherd_herd::Settings::default()
     };
@@ -58,8 +58,8 @@ pub fn as_published() -> numaherd_herd::Settings {
     settings
 }
 
-/// The same for a trace, in the loop's time: threads are placed every 200 ms (IPM §4.4.4), pages looked after
-/// every 10 ms (DINO §4.2).
+/// [`as_published`] for a trace, in the loop's time: places threads every 200 ms (IPM §4.4.4) and pages every 10 ms
+/// (DINO §4.2).
 fn as_published_on_trace() -> numaherd_herd::Settings {
     numaherd_herd::Settings {
         placement_interval_ms: Some(200),
@@ -69,12 +69,12 @@ fn as_published_on_trace() -> numaherd_herd::Settings {
     }
 }
 
-/// Pages of the blocks in which `by-use` moves the memory of a trace's program: programs are recorded with inputs that are
-/// some 8 times smaller than those they are meant to run with (FACTS 2.2), and a block is so much smaller too.
+/// Pages in a block that `by-use` moves on a trace: programs are recorded with inputs some 8 times smaller than their
+/// intended ones (FACTS 2.2), so blocks are smaller by the same factor.
 const BLOCK_PAGES_ON_TRACE: u32 = 64;
 
 impl Settings {
-    /// The settings under which a policy acts as it was published, with everything else as usual.
+    /// The settings under which a policy acts as published, with defaults for everything else.
     pub fn as_published(world: World) -> Self {
         let mut policies = numaherd_policy::Settings::default();
         if world == World::Trace {
@@ -90,10 +90,10 @@ impl Settings {
         }
     }
 
-    /// The scenario's settings, with `overrides` (`herd.limits.bounce_limit=3`) on top.
+    /// The scenario's settings, with `overrides` (`herd.limits.bounce_limit=3`) applied.
     ///
     /// # Errors
-    /// A key or value that cannot be; the message names it and who said it.
+    /// A key or value is wrong; the message names it and its source.
     pub fn of(
         scenario: &Scenario,
         overrides: &[String],
@@ -115,7 +115,7 @@ impl Settings {
             };
             Self::read(&base, tables, seed).map_err(refused)
         };
-        // First alone, so that an error names the file when it is the file's.
+        // Checked first without overrides, so that an error in the file names the file.
         let of_file = read(&scenario.from, &tables)?;
         if overrides.is_empty() {
             return Ok(of_file);
@@ -134,7 +134,7 @@ impl Settings {
         if tables.model.contains_key("seed") {
             return Err(wrong("model", "unknown field `seed`: give --seed"));
         }
-        // The unit that suits the dilation, unless the file says otherwise of it.
+        // The IPM unit that suits the dilation; the file's keys override it.
         let mut played = TraceOptions::default();
         let dilation = tables.trace.get("dilation").and_then(Value::as_integer);
         if let Some(Ok(dilation)) = dilation.map(u64::try_from) {
@@ -153,7 +153,7 @@ impl Settings {
 }
 
 impl Tables {
-    /// Sets a policy's key that is not set.
+    /// Sets a policy's key if it is not set.
     fn set_unless_said(&mut self, table: &str, key: &str, value: impl Into<Value>) {
         let table = self
             .policies
@@ -164,7 +164,7 @@ impl Tables {
         }
     }
 
-    /// Puts settings on top of these.
+    /// Overrides these settings.
     fn set(&mut self, setting: &Table) {
         let tables = [
             ("herd", &mut self.herd),
@@ -191,7 +191,7 @@ fn read<T: DeserializeOwned>(key: &str, table: Table) -> Result<T, Wrong> {
     read.map_err(|error: toml::de::Error| wrong(key, error.message()))
 }
 
-/// What a table says, the rest as in `base`.
+/// `base`, overridden by a table.
 fn over(key: &str, base: &impl Serialize, table: &Table) -> Result<Table, Wrong> {
     let mut all = Table::try_from(base).map_err(|error| wrong(key, &error.to_string()))?;
     merge(&mut all, table);
@@ -222,7 +222,7 @@ mod tests {
             ..TraceOptions::default()
         };
         assert_eq!(settings.trace, expected);
-        // As configuration files have it, and as scenarios have it.
+        // The form of configuration files, and that of scenarios.
         for key in ["herd", "settings.herd"] {
             let settings = read(&format!("[{key}]\npaging_interval_ms = 20")).unwrap();
             assert_eq!(settings.herd.paging_interval_ms, 20);

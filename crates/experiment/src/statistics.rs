@@ -1,7 +1,7 @@
 //! Statistics of samples: mean, extremes, sample standard deviation, correlation, regression line.
 //!
-//! A figure that a sample does not determine (the mean of nothing, the correlation with a constant) is NaN,
-//! except where the return type says otherwise.
+//! A figure that a sample does not determine (the mean of nothing, the correlation with a constant) is NaN, unless the
+//! return type is an `Option`.
 
 use std::borrow::Borrow;
 
@@ -22,13 +22,13 @@ fn each(figures: impl IntoIterator<Item = impl Borrow<f64>>) -> impl Iterator<It
     figures.into_iter().map(|figure| *figure.borrow())
 }
 
-/// [`deviation`] as a share of the mean; `None` for fewer than two figures.
+/// [`deviation`] relative to the mean; `None` for fewer than two figures.
 pub fn relative_deviation(figures: &[f64]) -> Option<f64> {
     Some(deviation(figures)? / mean(figures))
 }
 
-/// Pearson's correlation coefficient of paired figures; NaN where either side does not vary. The correlation of
-/// [`ranks`] is Spearman's.
+/// Pearson's correlation coefficient of paired figures; NaN if either side does not vary. The correlation of [`ranks`]
+/// is Spearman's.
 pub fn correlation(one: &[f64], other: &[f64]) -> f64 {
     let around_mean = |row: &[f64]| -> Vec<f64> {
         let middle = mean(row);

@@ -1,4 +1,4 @@
-//! Tables of experiments: a line of headings, names to the left, figures to the right.
+//! Tables of experiments: a line of headings, names on the left, figures on the right.
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
@@ -19,8 +19,7 @@ impl Table {
         Self { table, names }
     }
 
-    /// The same, with a column whose text is wrapped at a width, in a table of `whole` characters at the
-    /// most.
+    /// Wraps a column's text at `width`, and limits the table's width to `whole` characters.
     #[must_use]
     pub fn wrapped(mut self, column: usize, width: u16, whole: u16) -> Self {
         let widest = ColumnConstraint::UpperBoundary(Width::Fixed(width));
@@ -52,13 +51,13 @@ fn cells<T: ToString>(names: usize, row: impl IntoIterator<Item = T>) -> Vec<Cel
     row.into_iter().enumerate().map(aligned).collect()
 }
 
-/// A figure with so many digits after the point; a dash where it is unknown.
+/// A figure with `digits` digits after the point; a dash if it is unknown.
 pub fn figure(value: impl Into<Option<f64>>, digits: usize) -> String {
     let shown = value.into().map(|value| format!("{value:.digits$}"));
     shown.unwrap_or_else(|| "-".to_owned())
 }
 
-/// A share in percent; a dash where it is unknown. What rounds to nothing has no sign.
+/// A share in percent; a dash if it is unknown. Zero has no sign.
 pub fn percent(share: impl Into<Option<f64>>) -> String {
     match figure(share.into().map(|share| share * 100.0), 1) {
         shown if shown == "-0.0" => "0.0".to_owned(),
@@ -76,8 +75,8 @@ pub fn with_ordered(all: impl Into<Option<f64>>, ordered: f64) -> String {
     }
 }
 
-/// What is saved of a baseline, as a share of it; negative where the value is larger, unknown where there
-/// was nothing to save, or nothing but rounding.
+/// The reduction of a baseline, relative to it; negative if the value is larger, `None` if the baseline is 0 within
+/// rounding.
 pub fn saved(value: f64, baseline: f64) -> Option<f64> {
     (baseline > 1e-6).then(|| 1.0 - value / baseline)
 }

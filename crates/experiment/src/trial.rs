@@ -1,4 +1,4 @@
-//! One run of one policy, by the same loop that herds a live machine, in whichever world.
+//! One run of one policy in any world, by the same loop that herds a live machine.
 //!
 //! A [`Trial`] names the policy, the repeat, the seed and the ledger, the same way for the model ([`OnModel`]),
 //! traces ([`crate::OnTrace`]) and the lab's guests. [`crate::Trials`] are all trials of an experiment. Trials are
@@ -23,12 +23,12 @@ use crate::{ExperimentError, Settings};
 pub struct Trial {
     /// The policy's name.
     pub policy: String,
-    /// Which repeat, from 0.
+    /// Number of the repeat, from 0.
     pub repeat: u32,
     /// The seed of all random numbers, the world's and the policy's. A repeat has the same seed under every
     /// policy.
     pub seed: u64,
-    /// The ledger in which everything seen, decided and done is recorded, if any.
+    /// The ledger that records all observations, decisions and actions, if any.
     pub ledger: Option<PathBuf>,
 }
 
@@ -41,11 +41,11 @@ impl Trial {
         }
     }
 
-    /// Runs the loop in a world until that ends. A ledger says nothing of when it was written, so that the same
-    /// trial writes the same.
+    /// Runs the loop in a world until the world ends. The ledger contains no wall-clock time, so a repeated trial
+    /// writes the same ledger.
     ///
     /// # Errors
-    /// The policy is unknown or needs what the world does not give; the ledger cannot be written.
+    /// The policy is unknown or needs signals that the world does not give; the ledger cannot be written.
     pub(crate) fn herd(
         &self,
         world: &mut dyn World,
@@ -70,7 +70,7 @@ impl Trial {
     }
 }
 
-/// Largest ledger of a trial in bytes, before its older half is let go.
+/// Largest ledger of a trial in bytes; beyond it, the older half is dropped.
 const LEDGER_BYTES: u64 = 1 << 30;
 
 /// Jobs on a machine of the contention model.
@@ -80,22 +80,22 @@ pub struct OnModel<'a> {
     pub hardware: &'a Hardware,
     /// What runs on it.
     pub jobs: &'a [Job],
-    /// Until when.
+    /// The end of a trial.
     pub until: Until,
     /// Of the loop, the policies and the model; the seed is the trial's.
     pub settings: &'a Settings,
 }
 
-/// What came of a trial on the model.
+/// The result of a trial on the model.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Completed runs, in the order in which they ended.
     pub completions: Vec<Completion>,
-    /// What each job did, in their order.
+    /// The work of each job, in their order.
     pub work: Vec<Work>,
     /// Modelled time in seconds.
     pub seconds: f64,
-    /// What the loop saw and did.
+    /// The loop's summary of what it saw and did.
     pub summary: Summary,
 }
 
@@ -103,8 +103,8 @@ impl OnModel<'_> {
     /// Runs a trial.
     ///
     /// # Errors
-    /// The policy is unknown or needs what the model does not give, the jobs cannot be run, or the ledger cannot
-    /// be written.
+    /// The policy is unknown or needs signals that the model does not give, the jobs cannot be run, or the ledger
+    /// cannot be written.
     pub fn run(&self, trial: &Trial) -> Result<Ran, ExperimentError> {
         let balances = trial.policy == LINUX_BALANCING;
         let options = Options {
@@ -132,7 +132,7 @@ impl OnModel<'_> {
     }
 }
 
-/// The model's answers about layouts, in the form in which policies ask: mean slowdowns.
+/// The model's costs of layouts in the form that policies expect: mean slowdowns.
 struct LayoutCosts(numaherd_model::CostModel);
 
 impl CostModel for LayoutCosts {

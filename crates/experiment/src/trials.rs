@@ -11,16 +11,16 @@ use rayon::prelude::*;
 use crate::scenario::{MOST_REPEATS, Ours};
 use crate::{ExperimentError, Scenario, Trial, World};
 
-/// What the user sets instead of the scenario.
+/// The user's choices, which override the scenario's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
-    /// The policies to compare, the baseline first; none for the scenario's.
+    /// The policies to compare, the baseline first; empty for the scenario's.
     pub policies: &'a [String],
-    /// How often each runs.
+    /// The number of runs of each policy.
     pub repeat: Option<u32>,
     /// Seed of the first repeat.
     pub seed: u64,
-    /// The folder for a ledger of each trial, which is created.
+    /// The folder for a ledger of each trial; it is created.
     pub ledgers: Option<&'a Path>,
 }
 
@@ -29,13 +29,13 @@ pub struct Asked<'a> {
 pub struct Trials {
     /// The policies, each once, the baseline first.
     pub policies: Vec<String>,
-    /// How often each runs.
+    /// The number of runs of each policy.
     pub repeat: u32,
     all: Vec<Trial>,
 }
 
 impl Trials {
-    /// Those of a scenario: all of the first policy's come first.
+    /// The trials of a scenario, ordered by policy.
     ///
     /// # Errors
     /// A policy is unknown (the message names the nearest), or the folder for ledgers cannot be created.
@@ -82,10 +82,10 @@ impl Trials {
         })
     }
 
-    /// Runs all of them on all cores, with a bar. What they give is in their order.
+    /// Runs all trials on all cores, with a progress bar. Returns the results in the trials' order.
     ///
     /// # Errors
-    /// That of a trial.
+    /// The first error of a trial.
     pub fn run<T: Send>(
         &self,
         run: impl Fn(&Trial) -> Result<T, ExperimentError> + Sync,
@@ -101,19 +101,19 @@ impl Trials {
         given
     }
 
-    /// A repeat of all policies; none beyond the last.
+    /// Repeat number `at` of all policies; empty beyond the last.
     pub fn round(&self, at: u32) -> impl DoubleEndedIterator<Item = &Trial> {
         self.all.iter().filter(move |trial| trial.repeat == at)
     }
 
-    /// Each policy with what its trials gave, of what [`Trials::run`] returned.
+    /// Each policy with its trials' results, from the results of [`Trials::run`].
     pub fn by_policy<'a, T>(&'a self, given: &'a [T]) -> impl Iterator<Item = (&'a str, &'a [T])> {
         let policies = self.policies.iter().map(String::as_str);
         policies.zip(given.chunks(self.repeat.max(1) as usize))
     }
 }
 
-/// A bar on standard error, where that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 pub fn progress(length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);
     let style =

@@ -1,30 +1,30 @@
-//! A memory controller or one direction of a link: so many lines a second and no more.
+//! A memory controller or one direction of a link: a channel with a limited number of lines a second.
 //!
-//! Cores reach the same point of modelled time at different moments, up to the skew that the
-//! caller allows, so the usual "busy until" would make a core that lags wait for one that is
-//! ahead. Instead time is cut into windows, each with room for a fixed number of lines. A request
-//! takes a place in its own window, or in the first later one that has room, and starts no earlier
-//! than the places taken before it allow. In order of time this is exactly a first-come
-//! first-served queue that serves one line at a time; out of order it errs by at most a window.
-//! Either way a window never carries more than it can: demand is made to fit capacity. Windows
-//! of a few lines keep that error below what a wait for the line in front costs.
+//! Cores reach the same point of modelled time at different moments, up to the skew that the caller
+//! allows. A single "busy until" would make a core that lags wait for one that is ahead. Instead,
+//! time is divided into windows, each with room for a fixed number of lines. A request takes a
+//! place in its own window, or in the first later one with room, and starts after the places taken
+//! before it. For requests in order of time, this is exactly a first-come first-served queue that
+//! serves one line at a time; out of order, it errs by at most a window. A window never carries
+//! more lines than it has room for. Windows of a few lines keep the error below the wait for one
+//! line.
 //!
-//! Same idea as the "history list" contention model of the Sniper simulator (Carlson, Heirman,
-//! Eeckhout, SC 2011), with windows of fixed length in place of a list of free intervals.
+//! The "history list" contention model of the Sniper simulator (Carlson, Heirman, Eeckhout, SC
+//! 2011) has the same idea, with a list of free intervals in place of windows of fixed length.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::host::Apart;
 
-/// Modelled time over which windows are kept, in picoseconds: far more than cores are apart.
+/// Modelled time over which windows are kept, in picoseconds: far more than the skew between cores.
 const KEPT_PS: u64 = 500_000_000;
 /// Fewest and most windows kept.
 const FEWEST: u64 = 1 << 10;
 const MOST: u64 = 1 << 16;
-/// A word is a window's number above these bits and its places taken below.
+/// A word holds a window's number above these bits and its taken places below.
 const TAKEN_BITS: u32 = 16;
 const MOST_PLACES: u64 = (1 << TAKEN_BITS) - 1;
-/// The note of full windows is its first window's number above these bits, their count below.
+/// The note of full windows holds the number of the first above these bits and their count below.
 const COUNT_BITS: u32 = 16;
 
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub(crate) struct Channel {
     places: u64,
     window_ps: u64,
     windows: Box<[AtomicU64]>,
-    /// A run of windows known to be full, so that a request need not try each. Windows never
-    /// become less full, so the note stays true.
+    /// A run of windows known to be full, which a request can skip. Windows never become less full,
+    /// so the note stays true.
     full: Apart<AtomicU64>,
 }
 
@@ -55,7 +55,7 @@ impl Channel {
         }
     }
 
-    /// Takes a place for one line at `time_ps`; returns how long it has to wait, in picoseconds.
+    /// Takes a place for one line at `time_ps`; returns the wait in picoseconds.
     #[inline]
     pub(crate) fn wait(&self, time_ps: u64) -> u64 {
         let own = time_ps / self.window_ps;
@@ -70,7 +70,7 @@ impl Channel {
         let first_tried = window;
         loop {
             let Some(taken) = self.take(window) else {
-                // So far behind that the window is forgotten: nobody can be waiting there.
+                // The window is so far back that it was given up: no request can wait there.
                 return 0;
             };
             if taken < self.places {
@@ -88,8 +88,8 @@ impl Channel {
         }
     }
 
-    /// Takes a place in a window. Returns the places taken before: as many as there are when it is
-    /// full. None if the window has been given up for a later one.
+    /// Takes a place in a window, unless it is full. Returns the number of places taken before, or
+    /// None if the window has been given up for a later one.
     fn take(&self, window: u64) -> Option<u64> {
         let word = &self.windows[window as usize & (self.windows.len() - 1)];
         let mut seen = word.load(Relaxed);
@@ -165,8 +165,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order, no window of time starts more lines than it has room for, and
-        /// nothing starts before it was asked for.
+        /// In any order, no window starts more lines than it has room for, and no line starts
+        /// before its request.
         #[test]
         fn capacity_is_never_exceeded(times in prop::collection::vec(0u64..20_000_000, 1..2000)) {
             let channel = Channel::new(20_000, 100_000);

@@ -1,8 +1,8 @@
 //! A core's private cache: sets of lines in order of use, most recent first.
 //!
-//! The order is the replacement policy (LRU), and a hit on the most recent line, by far the most
-//! frequent case, is one comparison. A word is the line's number with its [`State`] in the two
-//! lowest bits; an empty place is 0.
+//! The order serves the replacement policy (LRU), and a hit on the most recent line, by far the
+//! most frequent case, takes one comparison. A word is the line's number with its [`State`] in the
+//! two lowest bits; an empty place is 0.
 
 use crate::config;
 
@@ -10,11 +10,11 @@ use crate::config;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u64)]
 pub(crate) enum State {
-    /// Others may hold it; a store must ask first.
+    /// Other cores may hold it; a store must ask first.
     Shared = 1,
-    /// Nobody else holds it.
+    /// No other core holds it.
     Exclusive = 2,
-    /// Nobody else holds it, and the last-level cache knows that it was written.
+    /// No other core holds it, and the last-level cache knows that it was written.
     Modified = 3,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Those of a machine's cores, empty.
+    /// Empty caches for a core of a machine.
     pub(crate) fn new(config: &config::Config) -> Self {
         let private = |shape| PrivateCache::new(shape, config.line_bytes);
         Self {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same hits as the textbook's list of lines in order of use.
+        /// The hits are those of a textbook LRU list.
         #[test]
         fn behaves_as_a_list_in_order_of_use(
             lines in prop::collection::vec(0u64..40, 1..400),

@@ -1,5 +1,4 @@
-//! The shape and speed of a modelled machine, as a user writes it down, and the check that it
-//! makes sense.
+//! The shape and speed of a modelled machine, as a user writes it down, and its validation.
 //!
 //! Times are in nanoseconds or picoseconds and bandwidths in GB/s (10^9 bytes a second), as the
 //! names say; inside the crate everything is picoseconds and lines.
@@ -25,13 +24,13 @@ pub struct Config {
     pub line_bytes: u64,
     /// Core clock in MHz; only turns times into cycles.
     pub core_mhz: u64,
-    /// Time of one instruction whose data are in the first-level cache, in picoseconds.
+    /// Time of one instruction with its data in the first-level cache, in picoseconds.
     pub picoseconds_per_instruction: u64,
     /// Requests that one core can have outstanding beyond its first-level cache.
     pub in_flight_per_core: usize,
     /// Instructions that a core can execute beyond a load that waits for its data.
     pub reorder_window_instructions: u64,
-    /// An access this close after a value that an outstanding load returns depends on that load.
+    /// An access depends on an outstanding load whose value is less than this below its address.
     pub dependence_bytes: u64,
     /// The stream prefetcher of each core; absent for none.
     pub prefetch: Option<Prefetch>,
@@ -43,23 +42,23 @@ pub struct Config {
     pub llc: Cache,
     /// TLBs of each core; absent where translation costs nothing.
     pub tlb: Option<Tlb>,
-    /// Which of the cores are SMT siblings; absent where each is a core of its own.
+    /// Which of the cores are SMT siblings; absent without SMT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smt: Option<Smt>,
     /// Memory domain of each core.
     pub domain_of_core: Vec<usize>,
     /// Node of each memory domain.
     pub node_of_domain: Vec<usize>,
-    /// From a core on the row's node to data in the column's memory, unloaded and everything
-    /// included, in ns. Its length is the number of nodes.
+    /// Total latency without load from a core on the row's node to memory of the column's, in ns.
+    /// Its length is the number of nodes.
     pub latency_ns: Vec<Vec<f64>>,
     /// Bandwidth of each node's memory controller, reads and writes together.
     pub controller_gb_per_s: Vec<f64>,
     /// The links between nodes, one entry for each direction. Lines take the shortest way. Empty
     /// when links are no bottleneck.
     pub links: Vec<Link>,
-    /// Length of the windows in which bandwidth is accounted, in ns: the most by which cores that
-    /// are at different points of time get in each other's way wrongly.
+    /// Length of the windows in which bandwidth is accounted, in ns. It bounds the error of waits
+    /// between cores at different points of time.
     pub bandwidth_window_ns: f64,
 }
 
@@ -71,20 +70,19 @@ pub struct Cache {
     pub bytes: u64,
     /// Lines in a set.
     pub ways: usize,
-    /// From a request to the data when they are here, in ns.
+    /// Time from a request to its data on a hit, in ns.
     pub hit_ns: f64,
 }
 
-/// Cores that are threads of one core: they share its issue slots, its requests in flight and its
-/// private caches. TLBs and prefetchers stay each thread's own.
+/// SMT siblings: cores that are threads of one physical core and share its issue slots, its
+/// requests in flight and its private caches. Each thread has its own TLBs and prefetcher.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Smt {
-    /// The core that each entry of [`Config::domain_of_core`] is a thread of, counted from 0 without
-    /// gaps.
+    /// The physical core of each entry of [`Config::domain_of_core`], numbered from 0 without gaps.
     pub core_of_thread: Vec<usize>,
-    /// What two siblings get done together, in what one does alone: from 1 (each half as much) to 2
-    /// (all that two cores do, in what concerns issue slots).
+    /// Throughput of two siblings relative to one alone: from 1 (each half as fast) to 2 (as much
+    /// as two cores, where issue slots are concerned).
     pub throughput: f64,
 }
 
@@ -99,8 +97,8 @@ pub struct Prefetch {
 }
 
 impl Config {
-    /// A machine of equal nodes, one memory domain each, as a start to build on: 2 GHz cores with
-    /// 32 KiB and no second level, 2 MiB last-level caches, ten requests in flight.
+    /// A machine of equal nodes to start from, one memory domain each: 2 GHz cores with first-level
+    /// caches of 32 KiB and no second level, last-level caches of 2 MiB, ten requests in flight.
     ///
     /// `latency_ns` is the matrix of [`Config::latency_ns`]; controllers get `controller_gb_per_s`
     /// each; links are left out.
@@ -155,7 +153,7 @@ impl Config {
         self.domain_of_core.len()
     }
 
-    /// Number of cores, SMT siblings counted as one.
+    /// Number of physical cores: SMT siblings count as one.
     pub(crate) fn physical_cores(&self) -> usize {
         let smt = self.smt.as_ref();
         smt.map_or(self.cores(), |smt| {
@@ -163,7 +161,7 @@ impl Config {
         })
     }
 
-    /// The core that a core is a thread of.
+    /// The physical core of a core.
     pub(crate) fn physical_core(&self, thread: usize) -> usize {
         self.smt
             .as_ref()
@@ -183,15 +181,15 @@ impl Config {
         self.node_of_domain[self.domain_of_core[core]]
     }
 
-    /// Cycles of the core clock that have begun and ended in a time, in picoseconds.
+    /// Whole cycles of the core clock in `ps` picoseconds.
     #[inline]
     pub fn cycles(&self, ps: u64) -> u64 {
         const PS_PER_US: u64 = 1_000_000;
         ps / PS_PER_US * self.core_mhz + ps % PS_PER_US * self.core_mhz / PS_PER_US
     }
 
-    /// Time that so many cycles of the core clock take, in picoseconds, rounded up: after it, that
-    /// many more cycles have ended.
+    /// Time of this many cycles of the core clock, in picoseconds, rounded up: after it, that many
+    /// more cycles have ended.
     #[inline]
     pub fn picoseconds_of(&self, cycles: u64) -> u64 {
         const PS_PER_US: u64 = 1_000_000;
@@ -199,7 +197,7 @@ impl Config {
         cycles / self.core_mhz * PS_PER_US + rest.div_ceil(self.core_mhz)
     }
 
-    /// Checks everything but the routes, which [`crate::Machine::new`] finds.
+    /// Checks everything but the routes over the links, which [`crate::Machine::new`] finds.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -377,7 +375,7 @@ mod tests {
         config
     }
 
-    /// What a change makes of a good configuration.
+    /// The error for a good configuration after a change that makes it invalid.
     fn said(change: impl FnOnce(&mut Config)) -> String {
         let mut config = good();
         change(&mut config);
@@ -406,8 +404,7 @@ mod tests {
     }
 
     proptest! {
-        /// What takes so many cycles ends that many cycles later, whenever it began, and not one
-        /// cycle more than that.
+        /// Work of a number of cycles ends that many cycles after any start, to within one cycle.
         #[test]
         fn cycles_and_times_agree(core_mhz in 1u64..10_000, start in 0u64..1 << 50, count in 0u64..1 << 30) {
             let config = Config { core_mhz, ..good() };

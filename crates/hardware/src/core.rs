@@ -1,7 +1,7 @@
 //! A core: its TLBs, its private caches, its prefetcher, its time and its counts.
 //!
-//! A core belongs to one host thread at a time and takes no locks on a hit. The private caches of
-//! SMT siblings are the exception: they are one's and the other's, behind a lock.
+//! A core belongs to one host thread at a time and takes no locks on a hit. The exception is
+//! private caches that SMT siblings share: they are behind a lock.
 
 mod counts;
 
@@ -29,7 +29,7 @@ pub struct Access {
     pub store: bool,
 }
 
-/// What is asked of the caller only when an access goes beyond the first-level cache.
+/// What the caller is asked for only when an access goes beyond the first-level cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Detail {
     /// Instructions that the core has executed so far.
@@ -55,7 +55,7 @@ pub struct Fetch {
     pub node: usize,
     /// When the request of the access went out, in picoseconds of the core's time.
     pub issued_ps: u64,
-    /// From then until the data arrived, in picoseconds, queueing included.
+    /// From `issued_ps` until the data arrived, in picoseconds, queueing included.
     pub latency_ps: u64,
     /// Whether `node` is another node than the core's.
     pub remote: bool,
@@ -77,14 +77,14 @@ pub struct Translation {
     pub stalled_ps: u64,
 }
 
-/// One core of a [`Machine`], or with SMT one thread of a core.
+/// One core of a [`Machine`]; with SMT, one thread of a core.
 #[derive(Debug)]
 pub struct Core {
     private: Private,
     thread: Thread,
 }
 
-/// Who has the private caches.
+/// The owner of the private caches.
 #[derive(Debug)]
 enum Private {
     /// This core alone.
@@ -104,7 +104,7 @@ struct Thread {
     mmu: Option<Mmu>,
     l2_ps: u64,
     prefetcher: Option<Prefetcher>,
-    /// Set when [`Core::hits`] may say so.
+    /// Set by [`Core::know_hits`].
     front: Option<Front>,
     clock: Clock,
     counts: Counts,
@@ -113,7 +113,7 @@ struct Thread {
 impl Core {
     /// Core number `core` of the machine, with empty caches and TLBs, at time 0.
     ///
-    /// There should be one of each, since messages to a core are read by whoever asks first.
+    /// Make only one of each number: the first one that reads a message takes it from the others.
     ///
     /// # Panics
     /// When the machine has no such core.
@@ -144,8 +144,8 @@ impl Core {
         Self { private, thread }
     }
 
-    /// From here on, [`Core::hits`] knows hits by their virtual addresses. Does nothing where translations count
-    /// (the order of use of TLBs changes with each), or where siblings change the private caches.
+    /// Lets [`Core::hits`] recognise hits by their virtual addresses from here on. Does nothing on a machine with TLBs,
+    /// whose order of use changes with each translation, or with SMT, where siblings change the private caches.
     pub fn know_hits(&mut self) {
         if let (Private::Own(caches), None) = (&self.private, &self.thread.mmu) {
             let line_bytes = 1 << self.thread.line_shift;
@@ -153,8 +153,8 @@ impl Core {
         }
     }
 
-    /// Makes a data access of `bytes` bytes, at least one, if it is known by its virtual address alone to hit, and to
-    /// change nothing but the counts. Otherwise nothing is done, and false is returned: call [`Core::access`].
+    /// Makes a data access of `bytes` bytes, at least one, if its virtual address alone shows that it hits and changes
+    /// only the counts. Otherwise does nothing and returns false: call [`Core::access`].
     #[inline]
     pub fn hits(&mut self, virtual_address: u64, bytes: u64, store: bool) -> bool {
         let thread = &mut self.thread;
@@ -167,15 +167,14 @@ impl Core {
         hits
     }
 
-    /// Virtual addresses may mean something else from here on: another process runs, or pages were moved.
+    /// To be called when virtual addresses may have changed their meaning: another process runs, or pages were moved.
     pub fn forget_addresses(&mut self) {
         if let Some(front) = &mut self.thread.front {
             front.forget();
         }
     }
 
-    /// Where the host has what it takes to model an access to this physical address: addresses to be prefetched, since the
-    /// host waits for them else.
+    /// Host addresses of the data needed to model an access to this physical address, for prefetches.
     #[inline]
     pub fn host_addresses(
         &self,
@@ -228,8 +227,8 @@ impl Core {
         )
     }
 
-    /// Keeps the core from its program for a time, in picoseconds, as an interrupt or a handler in
-    /// software does. What is in flight goes on.
+    /// Keeps the core from its program for `ps` picoseconds, as an interrupt or a handler in
+    /// software does. Requests in flight continue.
     pub fn hold(&mut self, instructions: u64, ps: u64) {
         self.thread.clock.hold(instructions, ps);
     }
@@ -254,20 +253,20 @@ impl Core {
         self.thread.clock.idle_until(instructions, time_ps);
     }
 
-    /// Time for which the core was held up by its accesses, in picoseconds, as far as
-    /// [`Core::now_ps`] was last asked.
+    /// Time for which its accesses held the core up, in picoseconds, as of the last call of
+    /// [`Core::now_ps`].
     pub fn stalled_ps(&self) -> u64 {
         self.thread.clock.stalled_ps()
     }
 
-    /// Time that instructions took longer because SMT siblings executed theirs, in picoseconds, as far
-    /// as [`Core::now_ps`] was last asked.
+    /// Additional time of instructions because SMT siblings executed theirs, in picoseconds, as of the last call of
+    /// [`Core::now_ps`].
     pub fn yielded_ps(&self) -> u64 {
         self.thread.clock.yielded_ps()
     }
 
-    /// Says that the core has nothing to do until [`Core::idle_until`]: SMT siblings have it to
-    /// themselves. To be called after [`Core::now_ps`].
+    /// Says that the core has nothing to do until [`Core::idle_until`], so that SMT siblings have
+    /// it to themselves. To be called after [`Core::now_ps`].
     pub fn rests(&mut self) {
         self.thread.clock.rests();
     }
@@ -277,7 +276,7 @@ impl Core {
         self.thread.clock.busy_ps()
     }
 
-    /// Whether other cores have something to tell it, which its next access will hear.
+    /// Whether messages of other cores wait for its next access.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.thread.inbox.is_pending()
@@ -318,7 +317,7 @@ impl Thread {
         miss
     }
 
-    /// Makes an access for which the first-level cache has no line, or one in a state that does not do.
+    /// Makes an access whose line the first-level cache does not have, or has in an insufficient state.
     fn beyond_first_level(
         &mut self,
         caches: &mut Caches,
@@ -452,8 +451,8 @@ impl Thread {
         fetch
     }
 
-    /// Gets a line from the last-level cache or beyond. Returns its latency, and where it came
-    /// from if from beyond.
+    /// Gets a line from the last-level cache or beyond. Returns its latency in picoseconds, and the
+    /// fetch if it came from beyond.
     fn beyond(
         &mut self,
         caches: &mut Caches,
@@ -552,7 +551,7 @@ impl Thread {
         }
     }
 
-    /// Counts and charges what a request did on the side.
+    /// Counts and charges the side effects of a request.
     #[inline]
     fn settle_reply(&mut self, machine: &Machine, reply: &Reply, line: u64, now: u64) {
         self.counts.invalidation += reply.dropped;

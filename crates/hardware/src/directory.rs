@@ -1,9 +1,9 @@
 //! Who may hold a line: one entry for each line of memory, as a home agent's directory has it.
 //!
-//! Entries are never cleared when a cache drops a line, so a holder *may* hold the line and nobody
-//! else does. Entries live in blocks that are made when first touched, so that a large memory
-//! costs only what is used of it. An entry is a byte where cores and domains are few enough: nearly
-//! every modelled miss has the host wait for one, so the host's caches should hold as many as they can.
+//! Entries are not cleared when a cache drops a line: a recorded holder *may* hold the line, and no other cache does.
+//! Entries lie in blocks that are allocated at first use, so a large memory costs only its used part. If there are few
+//! enough cores and domains, an entry is a byte: the host waits for one at nearly every modelled miss, and more of
+//! these fit into its caches.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Who may hold a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Holder {
-    /// Nobody since the start.
+    /// No core has held it since the start.
     None,
     /// One core, in its private caches, and its domain's last-level cache.
     Core(usize),
@@ -25,7 +25,7 @@ pub(crate) enum Holder {
 /// Domains are numbered from here on.
 const DOMAINS: u16 = 0x8000;
 
-/// Most cores and most domains that the encoding can name.
+/// Largest number of cores, and of domains, that the encoding can name.
 pub(crate) const MOST: usize = (DOMAINS - 2) as usize;
 
 impl Holder {
@@ -49,10 +49,10 @@ impl Holder {
     }
 }
 
-/// Lines in a block: 256 MiB of memory with 64-byte lines. Blocks of several MiB can be in huge pages of the host.
+/// Lines in a block: 256 MiB of memory with 64-byte lines. Blocks of several MiB can use huge pages of the host.
 const BLOCK_LINES: usize = 1 << 22;
 
-/// Locks for changes that touch several caches; far more than cores, so that they seldom meet.
+/// Locks for changes to several caches; far more than cores, so contention is rare.
 const LOCKS: usize = 256;
 
 pub(crate) struct Directory {
@@ -63,13 +63,13 @@ pub(crate) struct Directory {
 type Blocks<T> = Vec<OnceLock<Box<[T]>>>;
 
 enum Entries {
-    /// A byte each: 0 for none, 255 for several, and in between the cores, then the domains.
+    /// A byte each: 0 for none, then the cores, then the domains, and 255 for several.
     Narrow { cores: u8, blocks: Blocks<AtomicU8> },
-    /// As [`Holder::encode`] has them.
+    /// As encoded by [`Holder::encode`].
     Wide(Blocks<AtomicU16>),
 }
 
-/// The byte of a holder, in a machine of so many cores.
+/// The byte of a holder, on a machine with this many cores.
 fn narrow(holder: Holder, cores: u8) -> u8 {
     match holder {
         Holder::None => 0,
@@ -88,7 +88,7 @@ fn from_narrow(byte: u8, cores: u8) -> Holder {
     }
 }
 
-/// The entry of a line; its block is made if need be.
+/// The entry of a line; allocates its block if necessary.
 #[inline]
 fn entry<T: Default>(blocks: &Blocks<T>, line: u64) -> &T {
     let block = &blocks[(line / BLOCK_LINES as u64) as usize];
@@ -138,7 +138,7 @@ impl Directory {
         }
     }
 
-    /// Where the host has the entry of a line, if anyone has held a line near it.
+    /// The host address of a line's entry, if its block exists.
     #[inline]
     pub(crate) fn host_address(&self, line: u64) -> Option<usize> {
         match &self.entries {
@@ -157,8 +157,8 @@ impl Directory {
         }
     }
 
-    /// Makes `core` the holder of a line that nobody held when `seen` was read; returns who holds
-    /// it now.
+    /// Makes `core` the holder of a line if `seen` is [`Holder::None`] and it still has no holder;
+    /// returns the holder.
     #[inline]
     pub(crate) fn claim(&self, line: u64, core: usize, seen: Holder) -> Holder {
         if seen != Holder::None {
@@ -177,7 +177,7 @@ impl Directory {
         other.err().unwrap_or(mine)
     }
 
-    /// Keeps other changes of this line's holders away.
+    /// Locks out other changes of this line's holders.
     pub(crate) fn lock(&self, line: u64) -> MutexGuard<'_, ()> {
         self.locks[line as usize % LOCKS]
             .lock()
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The most cores and domains for which an entry is a byte, and one more of either.
+    /// The largest sizes for which an entry is a byte, with one more core, with one more domain, and a large machine.
     const SIZES: [(usize, usize); 4] = [(200, 54), (201, 54), (200, 55), (300, 300)];
 
     #[test]

@@ -6,7 +6,7 @@ use crate::memory::Span;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HardwareError {
-    /// A figure, the length of a list or the number of something is not what it must be.
+    /// A figure, the length of a list or a count is out of range.
     #[error("{what} is {value}; it must be {must}")]
     Figure {
         /// The field.

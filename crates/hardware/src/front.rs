@@ -1,30 +1,30 @@
-//! What a core knows by virtual address of its first-level cache: of each set, the line that was used last.
+//! The part of a first-level cache that a core knows by virtual address: the line of each set that was used last.
 //!
-//! A load of that line changes nothing in the machine but the count of accesses, and neither does a store where the
-//! line was written before (it is already in its place in the order of use, and nobody else has it). So such an access
-//! need not be translated and looked up, which is most of what a hit costs the simulator.
+//! A load of that line changes nothing in the machine but the count of accesses. The same holds for a store to a line
+//! that was written before: it is already first in the order of use, and no other core has it. So such an access needs
+//! no translation and no lookup, which are most of a hit's cost to the simulator.
 //!
-//! An entry is found by the lowest bits of the line's virtual address that are the same in the physical one, and is
-//! replaced by every access that may go to the same set. So what it holds is the line used last for as long as virtual
-//! addresses mean what they did ([`Front::forget`]), and no message has come.
+//! An entry is found by those low bits of the line's address that are the same in the virtual and the physical address.
+//! Every access that may go to the same set replaces it. So it holds the line used last as long as virtual addresses
+//! keep their meaning ([`Front::forget`]) and no message has come.
 
 use crate::cache::State;
 
 /// Bytes of the smallest page: the address within it is the same in virtual and physical memory.
 const PAGE_BYTES: u64 = 4096;
 
-/// An entry that no line has: lines are numbers of less than 64 bits.
+/// An entry without a line: the numbers of lines have fewer than 64 bits.
 const NO_LINE: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Front {
     line_shift: u32,
-    /// A line with, as lowest bit, whether it was written.
+    /// The line's number, shifted left by one, and in the lowest bit whether it was written.
     lines: Box<[u64]>,
 }
 
 impl Front {
-    /// For a first-level cache of so many sets; None where lines of a set cannot be told by their virtual addresses.
+    /// For a first-level cache of this many sets; None if virtual addresses do not determine a line's set.
     pub(crate) fn new(sets: u64, line_bytes: u64) -> Option<Self> {
         let told = PAGE_BYTES / line_bytes;
         (sets.is_power_of_two() && told > 0).then(|| Self {
@@ -33,7 +33,7 @@ impl Front {
         })
     }
 
-    /// Whether an access of `bytes` bytes needs nothing of the machine. Not so where it reaches into the next line.
+    /// Whether an access of `bytes` bytes can skip the machine. An access that reaches into the next line cannot.
     #[inline]
     pub(crate) fn holds(&self, address: u64, bytes: u64, store: bool) -> bool {
         let line = address >> self.line_shift;
@@ -42,7 +42,7 @@ impl Front {
         known && address.wrapping_add(bytes - 1) >> self.line_shift == line
     }
 
-    /// Notes an access, after which the first-level cache has the line in this state, or not at all.
+    /// Notes an access and the line's state in the first-level cache after it; None if the line is not there.
     #[inline]
     pub(crate) fn note(&mut self, address: u64, state: Option<State>) {
         let line = address >> self.line_shift;
@@ -53,7 +53,7 @@ impl Front {
         self.lines[line as usize & (self.lines.len() - 1)] = entry;
     }
 
-    /// Virtual addresses may mean something else from here on, or lines have been taken away.
+    /// Empties all entries, because virtual addresses may have changed their meaning or lines were taken away.
     pub(crate) fn forget(&mut self) {
         self.lines.fill(NO_LINE);
     }

@@ -1,7 +1,7 @@
-//! What there is to know of the host's caches, so that host threads wait less.
+//! The host's cache lines, and data laid out for them, so that host threads wait less.
 
-/// A value with two lines of the host's caches to itself (processors fetch lines in pairs), so that a
-/// thread that changes it does not take from other threads what merely lies beside it.
+/// A value with two lines of the host's caches to itself (processors fetch lines in pairs), which
+/// prevents false sharing with neighbouring data.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);

@@ -1,10 +1,10 @@
-//! The IPM unit: tells from how long pages stay in TLBs which node each page belongs to and which
-//! threads share data (Intense Pages Mapping, Cruz, Diener, Pilla and Navaux, §4).
+//! The IPM unit: from the times that pages stay in TLBs, it finds the node that each page belongs
+//! to and the threads that share data (Intense Pages Mapping, Cruz, Diener, Pilla and Navaux, §4).
 //!
-//! **Problem.** Which node uses a page most, and which threads use the same pages, without counting
-//! every access. **Approach.** A page in use stays in the TLB. So at each eviction of a TLB entry
-//! the time that it was there is credited to the page's node and to the threads that used the page
-//! before.
+//! **Problem.** Find the node that uses a page most, and the threads that use the same pages,
+//! without counting every access. **Approach.** A page in use stays in the TLB. So each eviction of
+//! a TLB entry credits the time that it was there to the thread's node and to the threads that used
+//! the page before.
 //!
 //! # Terms
 //!
@@ -31,38 +31,38 @@
 //!
 //! The operating system's part: numbers for threads (§4.4.3, `histories`), more threads than
 //! configured (§4.4.2), the pass over infrequently evicted pages (§4.4.1,
-//! [`Ipm::pass_over_infrequently_evicted`]), ageing of the matrix ([`SharingMatrix::age`]). Mapping
-//! threads by the matrix, and moving pages, is others' work.
+//! [`Ipm::pass_over_infrequently_evicted`]), ageing of the matrix ([`SharingMatrix::age`]). The
+//! unit neither maps threads nor moves pages.
 //!
 //! # Readings, where the paper leaves a choice
 //!
 //! * *Which TLB level.* The last one: an entry is filled by a page walk and leaves the TLBs with it.
-//! * *Busy* is each core's own unit (§6.3: "one event per core"), until the `eviction_cycles` of the
-//!   eviction it took last are over. A dropped eviction still has its TAT entry overwritten, or that
-//!   would speak of a page that is no longer there.
+//! * *Busy*. Each core's unit is busy by itself (§6.3: "one event per core"), until the
+//!   `eviction_cycles` of the last eviction that it took are over. A dropped eviction still
+//!   overwrites its TAT entry, which would else describe a page that is no longer there.
 //! * *Node n* is the node of the thread that caused the TLB miss (§4.3.3). At an eviction, that thread
 //!   runs on the core that evicts. The pass has no such miss and takes the entry's own thread: the node
 //!   where it runs now, or ran last if it sleeps. An entry without a thread counts for its core's node.
-//! * *Nobody in SV* at first: such elements add to nothing. Vectors are kept as the equations say,
-//!   so a thread may be in SV twice, or find itself there (the matrix' diagonal).
-//! * *References to a reused number are deleted*, not what they refer from: a TLB entry filled by
-//!   the former thread still counts for its page's NUMA Vector, since that asks for no thread.
-//! * *The pass* takes the time stamp anew, as §4.3.1 ends, so that no time counts twice; it is
+//! * *SV is empty* at first: an element without a thread adds to nothing. Vectors follow the equations literally, so a
+//!   thread may be in SV twice, or find itself there (the matrix's diagonal).
+//! * *References to a reused number are deleted*, but not the entries that hold them: a TLB entry
+//!   filled by the former thread still counts for its page's NUMA Vector, which needs no thread.
+//! * *The pass* renews the time stamp, as at the end of §4.3.1, so that no time counts twice. It is
 //!   software and neither waits for the unit nor keeps it busy.
-//! * *Invalidated entries* are no evictions: what they held is not counted.
+//! * *Invalidated entries* are no evictions: their residency is not counted.
 //! * *Several applications* (§4.5.1): a matrix each, TAT and PHT for all. A page's sharers are
 //!   threads of the application that used it first; for others only its NUMA Vector is kept.
-//! * *Memory accesses* per eviction dealt with: one read and one write each of TAT and PHT, and of
-//!   SM per sharer, which for two sharers is the paper's 4 and 4 (§4.5.4); a miss without, one write.
-//!   They are counted, not sent through the caches.
+//! * *Memory accesses* per handled eviction: one read and one write each of TAT and PHT, and of SM
+//!   for each sharer; for two sharers, these are the paper's 4 and 4 (§4.5.4). A miss without an
+//!   eviction takes one write. They are counted, not sent through the caches.
 //!
 //! # Properties held
 //!
-//! Counters stay within their bits. Affinity of two threads is the same either way round. After a
-//! number is given out anew, nothing refers to it. Nothing is limited in threads, nodes or cores.
+//! Counters stay within their bits. The affinity of two threads is symmetric. After a number is
+//! reused, nothing refers to its former thread. Threads, nodes and cores are not limited in number.
 //!
 //! The unit is plain data: to use it from several host threads, put it behind a lock. It is needed
-//! at TLB misses alone, never at hits.
+//! at TLB misses only, never at hits.
 
 mod access_table;
 mod config;
@@ -112,28 +112,28 @@ pub struct Notification {
 /// What became of a TLB miss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Eviction {
-    /// Nothing was evicted, or nothing that a watched thread had brought in.
+    /// Nothing was evicted, or only a page that no watched thread had brought in.
     None,
-    /// The unit was busy with an earlier one.
+    /// The unit was busy with an earlier eviction.
     Dropped,
-    /// It was dealt with. The core runs on meanwhile (§4.5.3); where software does the unit's work
-    /// (§5.2), it is to be held for the time ([`crate::Core::hold`], [`Config::picoseconds_of`]
-    /// [`IpmConfig::eviction_cycles`]).
+    /// The unit handled it. The core runs on meanwhile (§4.5.3). If software does the unit's work
+    /// (§5.2), the caller must hold the core for the time ([`crate::Core::hold`],
+    /// [`Config::picoseconds_of`] [`IpmConfig::eviction_cycles`]).
     Handled(Option<Notification>),
 }
 
 /// What the unit has done. All counts only grow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct IpmCounts {
-    /// TLB misses it was told of.
+    /// TLB misses reported to it.
     pub misses: u64,
     /// Evictions of pages that watched threads had brought in.
     pub evictions: u64,
-    /// Of these, dropped because it was busy. The others were dealt with.
+    /// Of these, dropped because it was busy. It handled the others.
     pub dropped: u64,
-    /// Entries dealt with in passes over infrequently evicted pages.
+    /// Entries handled in passes over infrequently evicted pages.
     pub infrequent: u64,
-    /// Pages that should be moved, counted each time that was found.
+    /// Pages that should be moved, counted at each notification.
     pub notifications: u64,
     /// Memory reads it made in addition to the program's.
     pub memory_reads: u64,
@@ -147,7 +147,7 @@ pub struct Ipm {
     config: IpmConfig,
     node_of_core: Vec<usize>,
     entries_per_core: usize,
-    /// CR_tid of each core.
+    /// `CR_tid` of each core.
     running: Vec<Option<Thread>>,
     /// Core that each thread runs on, or ran on last.
     core_of: HashMap<Thread, usize>,
@@ -160,8 +160,8 @@ pub struct Ipm {
 }
 
 impl Ipm {
-    /// The units of a machine, which must be valid and have TLBs, with nothing in their structures
-    /// and no watched thread on any core.
+    /// The units of a valid machine with TLBs. Their structures are empty, and no core runs a
+    /// watched thread.
     ///
     /// # Errors
     /// When the configuration is wrong, or the machine has no TLBs.
@@ -200,7 +200,7 @@ impl Ipm {
             .retain(|thread, _| thread.application != application);
     }
 
-    /// Gives a new thread its number (§4.4.3). If that was another thread's, that one's row and
+    /// Gives a new thread its number (§4.4.3). If an ended thread had the number, its row and
     /// column are reset and all references to it deleted; if there is no room, structures grow
     /// (§4.4.2).
     ///
@@ -214,8 +214,8 @@ impl Ipm {
         started.thread
     }
 
-    /// Notes that a thread ended: its number may be given to another. No effect on one that has
-    /// ended already.
+    /// Notes that a thread ended: its number may be given to another. Has no effect on a thread
+    /// that has ended already.
     pub fn end_thread(&mut self, thread: Thread) {
         if self.histories.end_thread(thread) {
             for running in &mut self.running {
@@ -239,9 +239,9 @@ impl Ipm {
         }
     }
 
-    /// Takes note of a TLB miss of a core at a value `tsc` of the time-stamp counter, in cycles
-    /// ([`Config::cycles`]). `node_of_page` says which node a page is on now, if any; it is asked of
-    /// the evicted page alone.
+    /// Handles a TLB miss of a core at a value `tsc` of the time-stamp counter, in cycles
+    /// ([`Config::cycles`]). `node_of_page` returns the node that a page is on now, if any; it is
+    /// called for the evicted page only.
     ///
     /// # Panics
     /// When there is no such core, entry or node.
@@ -262,8 +262,8 @@ impl Ipm {
         });
         let index = self.index(core, fill.entry);
         let held = self.table.replace(index, filled);
-        // Entries that were invalidated without the unit being told hold another page, or one that
-        // nobody evicts.
+        // An entry that was invalidated without a report to the unit holds another page than the
+        // evicted one.
         let Some(entry) = held.filter(|entry| Some(entry.page) == fill.evicted) else {
             return Eviction::None;
         };
@@ -278,8 +278,8 @@ impl Ipm {
         Eviction::Handled(self.credit(node, tsc, &entry, node_of_page))
     }
 
-    /// Credits an entry's residency to its page and thread: Eq. 1 to 8, the same for evictions and
-    /// for the periodic pass.
+    /// Credits an entry's residency to its page and thread (Eq. 1 to 8), for evictions and for the
+    /// periodic pass.
     fn credit(
         &mut self,
         node: usize,
@@ -304,12 +304,12 @@ impl Ipm {
     }
 
     /// The operating system's pass over pages that are evicted infrequently (§4.4.1): every entry
-    /// of the TLB Access Table that has been there for [`PeriodicPass::resident_cycles`] is dealt
-    /// with as if it were evicted, and begins a new residency.
+    /// of the TLB Access Table that has been there for [`PeriodicPass::resident_cycles`] is handled
+    /// as if it were evicted, and begins a new residency.
     ///
-    /// To be called now and then with the time-stamp counter of the moment; does nothing until
+    /// To be called regularly with the current time-stamp counter. Does nothing until
     /// [`PeriodicPass::every_cycles`] have passed since the last pass, or since 0, and nothing at
-    /// all when no pass is configured. `notify` gets the pages to move.
+    /// all if no pass is configured. `notify` gets the pages to move.
     pub fn pass_over_infrequently_evicted(
         &mut self,
         tsc: u64,
@@ -346,7 +346,7 @@ impl Ipm {
         }
     }
 
-    /// The node where an entry's thread runs; of its core, if it refers to none.
+    /// The node where an entry's thread runs or last ran; if the entry has no thread, its core's node.
     fn node_of_entry(&self, index: usize, entry: &Entry) -> usize {
         let thread = entry.thread.map(|number| Thread {
             application: entry.application,
@@ -375,12 +375,12 @@ impl Ipm {
         }
     }
 
-    /// What it knows of pages and threads. Affinities are in units of 2^`CR_shift` cycles.
+    /// The histories of pages and threads. Affinities are in units of 2^`CR_shift` cycles.
     pub fn histories(&self) -> &Histories {
         &self.histories
     }
 
-    /// What it has done.
+    /// What the units have done so far.
     pub fn counts(&self) -> &IpmCounts {
         &self.counts
     }

@@ -1,4 +1,4 @@
-//! Exact costs and counts of known sequences of accesses, on machines of known figures.
+//! Exact costs and counts of known sequences of accesses, on machines with known figures.
 //!
 //! Unless a test says otherwise: 1 ns an instruction, a window of 10 instructions, two cores on
 //! each of four nodes in a ring (90 / 150 / 210 ns), one controller line in 20 ns, last-level
@@ -88,7 +88,7 @@ impl<'a> Program<'a> {
         self.access(address, true, None)
     }
 
-    /// Loads each address as if the load before had returned it. Returns time per load, in
+    /// Loads each address as if the previous load had returned it. Returns the time per load, in
     /// picoseconds.
     fn chase(&mut self, addresses: &[u64]) -> u64 {
         let before = self.settled_ps();
@@ -100,14 +100,14 @@ impl<'a> Program<'a> {
         stalled / addresses.len() as u64 + self.gap * NS
     }
 
-    /// Time waited until all that was asked for has arrived.
+    /// Total time waited once all requests have arrived, in picoseconds.
     fn settled_ps(&mut self) -> u64 {
         self.instructions += 100_000;
         self.core.now_ps(self.instructions) - self.instructions * NS
     }
 }
 
-/// Lines that share nothing: far apart, no two in a row, on one node.
+/// Lines far apart on one node, no two in a row.
 fn scattered(node: u64, count: u64) -> Vec<u64> {
     (0..count)
         .map(|i| node * NODE_BYTES + (i * 7919 % 65_536) * 4096 / 4 * 64 % NODE_BYTES)
@@ -299,7 +299,7 @@ fn a_walk_misses_exactly_once_a_line() {
         let counts = program.core.counts();
         assert_eq!(counts.llc_miss + counts.prefetch, 1_048_576);
         assert_eq!(counts.dram_local, 1_048_576);
-        // Two lines of each page are spent on finding the stream, but for pages that follow on.
+        // The first line of each page is fetched on demand, and another in each pass to detect the stream.
         let on_demand = if prefetch.is_some() {
             16_384 + 2
         } else {

@@ -1,33 +1,32 @@
 //! Per-access simulator of a NUMA machine: TLBs, caches, memory controllers, links, the IPM unit,
 //! and the rule of modelled time.
 //!
-//! It knows nothing of Linux: it is told of one data access after another, by core and address, and
-//! says where each was satisfied and what it cost. The lab's plugin feeds it with the accesses of a
-//! running guest, the trace world with recorded ones. The IPM unit alone knows of threads, by the
+//! It knows nothing of Linux: it takes one data access after another, by core and address, and says
+//! where each was satisfied and what it cost. The lab's plugin feeds it with the accesses of a
+//! running guest, the trace world with recorded ones. Only the IPM unit knows threads, by the
 //! numbers that it gives them.
 //!
-//! * [`Config`] is a machine as a user writes it down: any number of cores, domains and nodes, any
-//!   latency matrix, any bandwidths.
+//! * [`Config`] describes a machine: any number of cores, domains and nodes, any latency matrix,
+//!   any bandwidths.
 //! * [`Memory`] says which node a physical address belongs to.
 //! * [`Machine`] is what the cores share. Any number of host threads may use it at once.
 //! * [`Core`] is one core, with its TLBs, its private caches and its own time. It belongs to one
-//!   thread. With TLBs an access is translated first ([`Core::translate`]), then made
-//!   ([`Core::access`]).
-//! * [`Ipm`] watches the TLBs of all cores, where that is wanted: it is told of each fill, and says
-//!   which pages to move where and which threads share pages.
+//!   host thread. With TLBs, the caller first translates an access ([`Core::translate`]), then
+//!   makes it ([`Core::access`]).
+//! * [`Ipm`], which is optional, watches the TLBs of all cores: the caller reports each fill, and
+//!   the unit says which pages to move where and which threads share pages.
 //!
-//! Used from one thread, the outcome is the same every time. Used from several, cores may be at
-//! different points of modelled time; controllers and links are built for that (see `bandwidth`).
+//! Used from one host thread, the model is deterministic. Used from several, cores may be at
+//! different points of modelled time; controllers and links allow for that (see `bandwidth`).
 //!
-//! What is modelled how: TLBs in `tlb` and `mmu`, the IPM unit in `ipm`, private caches in `cache`,
-//! the shared cache in `llc`, coherence in `directory` and `machine`, controllers and links in
-//! `bandwidth` and `network`, the stream prefetcher in `prefetch`, overlap of misses in `time`, what SMT
-//! siblings take from each other in `smt`.
+//! The modules: TLBs in `tlb` and `mmu`, the IPM unit in `ipm`, private caches in `cache`, the shared cache in `llc`,
+//! coherence in `directory` and `machine`, controllers and links in `bandwidth` and `network`, the stream prefetcher in
+//! `prefetch`, overlap of misses in `time`, contention between SMT siblings in `smt`.
 //!
-//! Not modelled: instruction fetches and their TLBs, the memory accesses of page walks (a walk has a
-//! fixed cost) and of the IPM unit (they are counted), row buffers and refresh of the memory chips, requests without data on links, write-combining. Below saturation latency rises by
-//! queueing alone, which is less than measured machines show (conflicts between banks, turns between
-//! reads and writes): they add some 0.4 of the unloaded latency towards full load.
+//! Not modelled: instruction fetches and their TLBs, the memory accesses of page walks (a walk has a fixed cost) and of
+//! the IPM unit (they are counted), row buffers and refresh of the memory chips, requests without data on links,
+//! write-combining. Below saturation, latency rises by queueing alone. On measured machines it rises more (bank
+//! conflicts, turnarounds between reads and writes): by some 0.4 of the unloaded latency towards full load.
 
 mod bandwidth;
 mod cache;

@@ -1,9 +1,9 @@
 //! A memory domain's last-level cache, shared by its cores: sets in order of use (LRU), each line
 //! with who may hold it and whether it must be written back.
 //!
-//! It does not force lines out of private caches when it drops them, as the last-level caches of
-//! recent server processors do not either. Its sets are dealt over many locks, so that cores of a
-//! domain seldom meet.
+//! It is not inclusive: like those of recent server processors, it drops a line without forcing it
+//! out of private caches. Its sets are spread over many locks, so contention between cores of a
+//! domain is rare.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,8 +12,8 @@ use crate::config;
 use crate::directory::Holder;
 use crate::host::HOST_LINE_BYTES;
 
-/// Lines are above these bits; holder and dirty bit below. An empty place is 0, since a line in
-/// the cache has a holder.
+/// A word holds a line's number above these bits; holder and dirty bit below. An empty place is 0,
+/// which no line is: it has a holder.
 const LINE_SHIFT: u32 = 17;
 const DIRTY: u64 = 1;
 const LOW_BITS: u64 = (1 << LINE_SHIFT) - 1;
@@ -24,14 +24,14 @@ const SHARDS: u64 = 1024;
 pub(crate) struct Llc {
     index: SetIndex,
     ways: usize,
-    /// As many as a power of two; a set is in the one that the lowest bits of its index name.
+    /// A power of two in number; the lowest bits of a set's index select its shard.
     shards: Vec<Shard>,
     shard_bits: u32,
 }
 
 struct Shard {
     words: Mutex<Box<[u64]>>,
-    /// Where the words are on the host.
+    /// Host address of the words.
     at: usize,
 }
 
@@ -63,7 +63,7 @@ impl Entry<'_> {
     }
 }
 
-/// A set without the line asked for.
+/// A set that does not contain the requested line.
 pub(crate) struct Vacancy<'a> {
     set: &'a mut [u64],
     line: u64,
@@ -102,7 +102,7 @@ impl Llc {
         }
     }
 
-    /// Where the host has the set of a line: each line of its caches.
+    /// The host addresses of a line's set, one for each line of the host's caches.
     #[inline]
     pub(crate) fn host_addresses(&self, line: u64) -> impl Iterator<Item = usize> {
         let index = self.index.of(line);
@@ -122,8 +122,8 @@ impl Llc {
         self.look_with(line, || (), |found, ()| then(found))
     }
 
-    /// As [`Llc::look`], and reads something else at the same time: the host then waits for both
-    /// together where neither is in its own caches.
+    /// Like [`Llc::look`], and reads something else at the same time, so that the host's cache
+    /// misses for both overlap.
     #[inline(always)]
     pub(crate) fn look_with<T, R>(
         &self,
@@ -137,7 +137,7 @@ impl Llc {
         let mut words = shard.words.lock().unwrap_or_else(PoisonError::into_inner);
         let set = &mut words[start..start + self.ways];
         let also = read();
-        // The low bits of a word in use are not 0, so that an empty place is not taken for line 0.
+        // The low bits of a word in use are not 0, so an empty place never matches line 0.
         let key = line << LINE_SHIFT;
         let way = set
             .iter()

@@ -3,22 +3,22 @@
 //!
 //! # Coherence
 //!
-//! A directory says for each line who may hold it ([`Holder`]); the last-level cache repeats it, so
-//! that a core alone with its data never asks the directory on a hit.
+//! A directory says for each line who may hold it ([`Holder`]). The last-level cache keeps a copy,
+//! so a hit of a core alone with its data does not depend on the directory.
 //!
 //! * A load of a line that another core holds makes it shared: the other core may no longer write
 //!   it without asking. If another domain's cache has it dirty, the line comes from there, at the
 //!   latency of that domain's node, and is written back to its home.
-//! * A store to a line that others may hold drops their copies. If the storing core has the data
-//!   already, it waits for its last-level cache when the others are in its own domain, or as long
-//!   as an access to the line's home takes.
-//! * Private caches belong to the thread that runs their core, so they are changed by messages,
+//! * A store to a line that others may hold drops their copies. A storing core that has the data
+//!   already waits for its last-level cache if the others are in its own domain, else as long as an
+//!   access to the line's home takes.
+//! * Private caches belong to the host thread that runs their core. Others change them by messages,
 //!   which a core reads before its next access.
 //!
 //! Known limits. Two changes to one line at the very same moment on two host threads may leave a
 //! copy that should have been dropped; only counts can be affected, by one line. A line that a
 //! private cache keeps writing while the last-level cache has dropped it is written back once. A
-//! line shared clean between domains is always fetched from memory.
+//! domain that misses a line which other domains hold clean fetches it from memory.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -43,13 +43,13 @@ pub struct Machine {
     pub(crate) llc_ps: u64,
     directory: Directory,
     llcs: Vec<Llc>,
-    /// What a core and its SMT siblings have together, by the number of the core that they are
-    /// threads of; where there are none, each is that core itself.
+    /// Shared by a core's SMT siblings, by the number of the physical core that they are threads
+    /// of. Without SMT, every core is a physical core.
     inboxes: Vec<Arc<Inbox>>,
     shared_caches: Vec<Arc<Mutex<Caches>>>,
     domain_of_physical: Vec<usize>,
     cores_of_domain: Vec<Vec<usize>>,
-    /// What each core, or SMT thread, tells its siblings.
+    /// The activity that each core, or SMT thread, reports to its siblings.
     doing: Vec<Arc<Doing>>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Reply {
     pub(crate) source: Source,
     /// How the core may keep the line.
     pub(crate) state: State,
-    /// Cores told to drop the line.
+    /// Number of cores told to drop the line.
     pub(crate) dropped: u64,
     /// Whether others outside the domain had to be asked.
     pub(crate) asked_outside: bool,
@@ -119,12 +119,11 @@ pub(crate) enum Message {
     Drop(u64),
 }
 
-/// Messages to a core. Its owner looks at it with every access, so nothing else is in its lines of the host's
-/// caches.
+/// Messages to a core. Its owner checks it at every access, so it shares no line of the host's caches with other data.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Inbox {
-    /// Whether the core has ever got a line: one that has not need not be told to drop any.
+    /// Whether the core has ever got a line; if not, it needs no message to drop one.
     has_lines: AtomicBool,
     pending: AtomicBool,
     messages: Mutex<Messages>,
@@ -133,11 +132,11 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     pub(crate) list: Vec<Message>,
-    /// Too many came in; the core must drop everything.
+    /// Too many messages came in; the core must drop everything.
     pub(crate) drop_all: bool,
 }
 
-/// More messages than this and dropping the whole of a private cache is the lesser work.
+/// Above this number of messages, dropping a whole private cache is less work.
 const MOST_MESSAGES: usize = 4096;
 
 impl Inbox {
@@ -231,8 +230,8 @@ impl Machine {
         &self.memory
     }
 
-    /// Lines that went from each node to each so far, to readers and back to memory, within a node
-    /// too: row `from * nodes + to`.
+    /// Lines carried so far between each pair of nodes, from a node to itself included, to readers
+    /// and back to memory. Entry `from * nodes + to`.
     pub fn lines_carried(&self) -> Vec<u64> {
         self.network.carried()
     }
@@ -241,7 +240,7 @@ impl Machine {
         Arc::clone(&self.inboxes[core])
     }
 
-    /// The caches that SMT siblings share; None where there are no siblings.
+    /// The caches that SMT siblings share; None without SMT.
     pub(crate) fn shared_caches(&self, core: usize) -> Option<Arc<Mutex<Caches>>> {
         self.shared_caches.get(core).map(Arc::clone)
     }
@@ -260,14 +259,14 @@ impl Machine {
         ))
     }
 
-    /// Reads what [`Machine::request`] will read of the line. The host then waits for it together with what it
-    /// waits for already, such as the program's own data, and not after it: no read overtakes a lock.
+    /// Reads what [`Machine::request`] will read of the line. So the host's waits for it and for other data, such as
+    /// the program's, overlap. Later they would not: no read overtakes a lock.
     #[inline]
     pub(crate) fn will_request(&self, line: u64) {
         black_box(self.directory.holder(line));
     }
 
-    /// Where the host has what [`Machine::request`] will read.
+    /// Host addresses of what [`Machine::request`] will read.
     #[inline]
     pub(crate) fn host_addresses(&self, domain: usize, line: u64) -> impl Iterator<Item = usize> {
         let entry = self.directory.host_address(line).into_iter();
@@ -284,9 +283,9 @@ impl Machine {
         }
     }
 
-    /// Gets a line for the core's prefetcher, which leaves alone what another domain has written. What others may only
-    /// have read it gets: the directory never forgets a holder, so a thread that comes from another CPU would else
-    /// have nothing prefetched any more.
+    /// Gets a line for the core's prefetcher, unless another domain has it dirty. Lines that others have only read are
+    /// fetched: the directory never forgets a holder, so a thread that moved to another CPU could otherwise prefetch
+    /// none of its lines.
     #[inline(always)]
     pub(crate) fn prefetch(&self, core: usize, domain: usize, line: u64) -> Option<Reply> {
         self.try_alone(core, domain, line, false).or_else(|| {
@@ -295,7 +294,7 @@ impl Machine {
         })
     }
 
-    /// Whether the last-level cache of another domain has it dirty.
+    /// Whether the last-level cache of another domain has the line dirty.
     #[cold]
     fn is_dirty_elsewhere(&self, domain: usize, line: u64) -> bool {
         let concerned = match self.directory.holder(line) {
@@ -325,10 +324,10 @@ impl Machine {
         })
     }
 
-    /// The common case: no other core is concerned. None when one is; then nothing has changed
-    /// but the order of use.
+    /// The common case: no other core is concerned. If one is, returns None and changes only the
+    /// order of use.
     ///
-    /// Always inlined, since its answer is as long as much of the work: it stays in registers then.
+    /// Always inlined, so that its long answer stays in registers.
     #[inline(always)]
     fn try_alone(&self, core: usize, domain: usize, line: u64, store: bool) -> Option<Reply> {
         let allowed = |holder| match holder {
@@ -409,7 +408,7 @@ impl Machine {
         }
     }
 
-    /// Tells everyone else who may hold a line to share it, or to drop it for a store.
+    /// Tells all other holders of a line to share it or, for a store, to drop it.
     fn settle_others(
         &self,
         core: usize,

@@ -1,11 +1,10 @@
 //! A core's memory management unit: its TLBs, in one level or two.
 //!
-//! The second level holds all that the first does: what is evicted from it leaves the first as well.
-//! So a translation *resides in the TLB*, which is what
-//! IPM measures, from the page walk until it is evicted from the last level, and the entry of the
-//! last level is the one that IPM knows it by. A hit in the first level is not seen by the second
-//! and leaves its order of use alone, so that even a page in constant use falls out of the second
-//! level in time and is walked for anew, as in inclusive hardware.
+//! The second level includes the first: a page evicted from it leaves the first as well. So a
+//! translation *resides in the TLB*, which is what IPM measures, from the page walk until it is
+//! evicted from the last level, and IPM knows it by its entry there. A hit in the first level does
+//! not change the second level's order of use. So even a page in constant use falls out of the
+//! second level in time and needs another page walk, as in inclusive hardware.
 
 use serde::Serialize;
 
@@ -24,15 +23,15 @@ pub enum Lookup {
     Miss(Fill),
 }
 
-/// An entry of a TLB's last level filled with a translation from the page table.
+/// The filling of a TLB entry of the last level with a translation from the page table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fill {
     /// The page.
     pub page: Page,
-    /// Number of the entry among those of its core's last level, from 0; it never changes
-    /// (`TLBEntryID`, IPM §4.2).
+    /// Number of the entry in its core's last level, from 0; it never changes (`TLBEntryID`, IPM
+    /// §4.2).
     pub entry: usize,
-    /// The page whose entry this was until now; None if it was empty.
+    /// The page that was evicted from the entry; None if it was empty.
     pub evicted: Option<Page>,
 }
 
@@ -68,7 +67,7 @@ impl Mmu {
         }
     }
 
-    /// Looks a page up, and fills the levels that miss it.
+    /// Looks a page up and fills the levels that do not have it.
     #[inline]
     pub fn look_up(&mut self, page: Page) -> Lookup {
         self.counts.lookups += 1;
@@ -108,7 +107,7 @@ impl Mmu {
     }
 
     /// Invalidates the translation of a page that was moved or unmapped (a TLB shootdown). Returns
-    /// the number of its entry, if there was one, which an IPM unit must be told
+    /// the number of its last-level entry, if any; the caller must report it to an IPM unit
     /// ([`crate::Ipm::invalidated`]).
     pub fn invalidate(&mut self, page: Page) -> Option<usize> {
         let in_first = self.first.remove(page);
@@ -118,8 +117,8 @@ impl Mmu {
         }
     }
 
-    /// Invalidates all translations, as at a change of the address space where pages do not tell
-    /// address spaces apart. An IPM unit must be told ([`crate::Ipm::flushed`]).
+    /// Invalidates all translations, as a change of the address space does if page numbers do not
+    /// include it. The caller must report it to an IPM unit ([`crate::Ipm::flushed`]).
     pub fn flush(&mut self) {
         self.first.clear();
         if let Some(second) = &mut self.second {
@@ -127,7 +126,7 @@ impl Mmu {
         }
     }
 
-    /// What it has done.
+    /// What the TLBs have done so far.
     pub fn counts(&self) -> TlbCounts {
         self.counts
     }
@@ -174,10 +173,10 @@ mod tests {
             (2, miss(2, 2, None)),
             (0, Lookup::Second),
             (3, miss(3, 3, None)),
-            // The second level's order of use is 3 0 2 1: it saw the hit on 0.
+            // The second level's order of use is 3 0 2 1: the hit on 0 reached it.
             (4, miss(4, 1, Some(1))),
             (3, Lookup::First),
-            // First-level hits are not seen there: 4 3 0 2.
+            // First-level hits do not reach it: 4 3 0 2.
             (5, miss(5, 2, Some(2))),
             (6, miss(6, 0, Some(0))),
             // Page 3 falls out of the second level, and so out of the first.
@@ -228,8 +227,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is looked up: an entry of the last level is told to hold what it was last
-        /// filled with, what was evicted misses, and what was just looked up hits.
+        /// For any lookups: an entry of the last level evicts the page that it was last filled
+        /// with, an evicted page misses, and a page just looked up hits.
         #[test]
         fn an_entry_evicts_what_it_was_filled_with(
             pages in prop::collection::vec(0u64..40, 1..400),

@@ -1,8 +1,7 @@
-//! Memory controllers, and the links between nodes with the way that lines take over them.
+//! Memory controllers, the links between nodes, and the routes of lines over them.
 //!
-//! A line that is read comes from its node's controller and crosses every link direction on the
-//! way to the reader; a line written back goes the other way. Requests and answers without data
-//! are not charged.
+//! A line that is read passes its node's controller and every link on the way to the reader, in
+//! that direction; a line written back goes the other way. Messages without data are not charged.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,9 +17,9 @@ pub(crate) struct Network {
     latency_ps: Vec<u64>,
     controllers: Vec<Channel>,
     links: Vec<Channel>,
-    /// Links on the way from a node to a node, in order.
+    /// Links on the way from one node to another, in order. Index `from * nodes + to`.
     ways: Vec<Vec<usize>>,
-    /// Lines that went from a node to a node so far.
+    /// Lines carried so far from one node to another, likewise.
     carried: Vec<Apart<AtomicU64>>,
 }
 
@@ -56,20 +55,20 @@ impl Network {
         })
     }
 
-    /// Reads a line of `home`'s memory for a core on `reader`; returns the time until it is there.
+    /// Reads a line of `home`'s memory for a core on `reader`; returns the time until it arrives, in picoseconds.
     #[inline]
     pub(crate) fn read(&self, reader: usize, home: usize, time_ps: u64) -> u64 {
         let wait = self.controllers[home].wait(time_ps);
         self.latency_ps[reader * self.nodes + home] + self.cross(home, reader, time_ps, wait)
     }
 
-    /// Takes a line out of a cache on node `owner` for a core on `reader`.
+    /// Takes a line from a cache on node `owner` for a core on `reader`; returns the time until it arrives.
     pub(crate) fn transfer(&self, reader: usize, owner: usize, time_ps: u64) -> u64 {
         self.latency_ps[reader * self.nodes + owner] + self.cross(owner, reader, time_ps, 0)
     }
 
-    /// Writes a line back to `home` from a cache on `writer`. Nobody waits for it, but others may
-    /// have to wait behind it.
+    /// Writes a line back to `home` from a cache on `writer`. No core waits for it, but later
+    /// requests may queue behind it.
     pub(crate) fn write_back(&self, writer: usize, home: usize, time_ps: u64) {
         let wait = self.cross(writer, home, time_ps, 0);
         self.controllers[home].wait(time_ps + wait);
@@ -80,7 +79,7 @@ impl Network {
         self.latency_ps[asker * self.nodes + home]
     }
 
-    /// Lines that went from each node to each, within a node too: row `from * nodes + to`.
+    /// Lines carried so far: entry `from * nodes + to`.
     pub(crate) fn carried(&self) -> Vec<u64> {
         self.carried
             .iter()

@@ -1,8 +1,8 @@
 //! The number of a virtual page, and a map from pages that is quick to look up.
 //!
-//! TLBs and the structures of the IPM unit know pages by number alone. Who has several address
-//! spaces keeps their pages apart in the number, for instance by an address-space id in the bits
-//! above those that a virtual address needs, as hardware tags its TLB entries.
+//! TLBs and the structures of the IPM unit know pages by number alone. A caller with several
+//! address spaces must make numbers unique, for instance by an address-space id in the bits that a
+//! virtual address does not need. Hardware tags its TLB entries likewise.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ impl Page {
     /// The page of this number.
     ///
     /// # Panics
-    /// For the number `u64::MAX`, which no page of two bytes or more can have: TLBs keep it for
-    /// entries that hold nothing.
+    /// For the number `u64::MAX`, which marks empty TLB entries. No page of two bytes or more has
+    /// it.
     #[inline]
     pub fn new(number: u64) -> Self {
         assert!(number != u64::MAX, "no page has the number {number:#x}");
@@ -31,5 +31,5 @@ impl Page {
     }
 }
 
-/// A map from pages. Page numbers come from the modelled program, so nobody gains by collisions.
+/// A map from pages. Page numbers come from the modelled program, which gains nothing by hash collisions.
 pub(crate) type PageMap<V> = HashMap<Page, V, FixedState>;

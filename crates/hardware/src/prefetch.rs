@@ -1,10 +1,10 @@
 //! A core's stream prefetcher and the buffer in which its lines wait.
 //!
-//! It watches the lines that miss the private caches. Two neighbours in a row make a stream; from
-//! then on it keeps up to `depth_lines` lines ahead of the core, never across the end of a 4 KiB
-//! page, since the next page of physical memory may be anyone's. Fetched lines go into the
-//! last-level cache and wait in a stream buffer beside the first-level cache (Jouppi, ISCA 1990)
-//! with the time of their arrival: a core that is faster than its prefetches waits for the rest.
+//! It watches the lines that miss the private caches. Two adjacent lines in a row make a stream;
+//! from then on it stays up to `depth_lines` lines ahead of the core, within the 4 KiB page, since
+//! the next physical page may belong to other data. Fetched lines go into the last-level cache and
+//! wait in a stream buffer beside the first-level cache (Jouppi, ISCA 1990) with the time of their
+//! arrival: a core that is faster than its prefetches waits for the rest.
 
 use crate::config;
 
@@ -13,9 +13,9 @@ const PAGE_BYTES: u64 = 4096;
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     last: u64,
-    /// +1 or -1; 0 while only one miss was seen.
+    /// +1 or -1; 0 after the first miss.
     direction: i64,
-    /// Furthest line asked for.
+    /// Furthest line requested.
     ahead: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Prefetcher {
     buffer: Vec<Waiting>,
 }
 
-/// Lines to fetch: `count` lines from `first` on, in `direction`.
+/// Lines to fetch: `count` lines in `direction`, beginning with `first`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Ask {
     first: u64,

@@ -1,18 +1,18 @@
-//! What SMT siblings, the threads of one core, take from each other.
+//! Contention between SMT siblings, the threads of one physical core.
 //!
-//! The rule is that of the contention model (crate `numaherd-contention`), with `y` the throughput of
-//! two siblings in what one does alone:
+//! The rule is that of the contention model (crate `numaherd-contention`). `y` is the throughput of
+//! two siblings relative to one alone:
 //!
-//! * *Issue slots*: base cycles take `1 + (2 / y - 1) c` times as long, where `c` is the share of its
-//!   time that the sibling computes, summed over siblings. A sibling that waits for memory or has
-//!   nothing to do takes none.
-//! * *Requests in flight*: of the core's `F`, each of `n` threads may have `F / n`, and all that the
-//!   others leave.
-//! * *Private caches* are one for all siblings (`core`).
+//! * *Issue slots*: base cycles take `1 + (2 / y - 1) c` times as long, where `c` is the share of
+//!   time that a sibling computes, summed over siblings. A sibling that waits for memory or is idle
+//!   takes none.
+//! * *Requests in flight*: of the core's `F`, each of `n` threads may have `F / n`, and any that
+//!   the others do not use.
+//! * *Private caches* are shared by all siblings (`core`).
 //!
-//! Siblings may be at different points of modelled time, so neither knows what the other does now.
-//! Each tells what it did in its last finished window of time, and the others go by that: what holds
-//! for longer than a window is exact, and a change is felt a window late.
+//! Siblings may be at different points of modelled time, so none knows what another does now. Each
+//! reports what it did in its last finished window of time, and the others use that: behaviour that
+//! lasts longer than a window is modelled exactly, and a change takes effect a window late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// a miss.
 pub(crate) const WINDOW_PS: u64 = 10_000_000;
 
-/// What a thread tells its siblings: the share of its time that it computed, and the mean number of
+/// A thread's report to its siblings: the share of time that it computed, and the mean number of
 /// its requests in flight, as two `f32` in one word.
 #[derive(Debug, Default)]
 pub(crate) struct Doing(AtomicU64);
@@ -45,22 +45,22 @@ impl Doing {
 /// A thread among its siblings.
 #[derive(Debug)]
 pub(crate) struct Siblings {
-    /// By how much of itself a base cycle grows while one sibling computes: `2 / y - 1`.
+    /// Relative growth of a base cycle while one sibling computes: `2 / y - 1`.
     stretch: f64,
     own: Arc<Doing>,
     others: Vec<Arc<Doing>>,
     /// Instructions executed.
     executed: u64,
-    /// Time owed to the siblings that is not yet a picosecond.
+    /// Fraction of a picosecond still owed to the siblings.
     owed_ps: f64,
-    /// The window that is not finished: its begin, time computed and time of flights in it.
+    /// The current window: its begin, its time computed, and the sum of its requests' times in flight.
     began_ps: u64,
     computed_ps: u64,
     flown_ps: u64,
 }
 
 impl Siblings {
-    /// A thread that computes with `others`; each tells what it does in its own [`Doing`].
+    /// A thread with siblings; it reports in `own` and reads `others`.
     pub(crate) fn new(throughput: f64, own: Arc<Doing>, others: Vec<Arc<Doing>>) -> Self {
         Self {
             stretch: 2.0 / throughput - 1.0,
@@ -74,8 +74,7 @@ impl Siblings {
         }
     }
 
-    /// Executes up to this many instructions. Returns the time that siblings take of it, in
-    /// picoseconds.
+    /// Executes up to this many instructions. Returns the time lost to siblings, in picoseconds.
     pub(crate) fn compute(&mut self, instructions: u64, ps_per_instruction: u64) -> u64 {
         let new = instructions.saturating_sub(self.executed);
         if new == 0 {
@@ -91,12 +90,12 @@ impl Siblings {
         yielded
     }
 
-    /// Takes note of a request that is in flight for so long.
+    /// Notes a request that is in flight for `ps` picoseconds.
     pub(crate) fn fly(&mut self, ps: u64) {
         self.flown_ps += ps;
     }
 
-    /// Has come to this time: finishes the window if it is long enough.
+    /// Notes that the thread has come to this time; finishes the window if it is long enough.
     pub(crate) fn reaches(&mut self, now_ps: u64) {
         let length = now_ps.saturating_sub(self.began_ps);
         if length >= WINDOW_PS {
@@ -106,12 +105,12 @@ impl Siblings {
         }
     }
 
-    /// Has nothing to do.
+    /// Reports that the thread is idle.
     pub(crate) fn rests(&mut self) {
         self.own.tell(0.0, 0.0);
     }
 
-    /// Has done nothing until now, and begins.
+    /// Notes that the thread was idle until now, and begins a window.
     pub(crate) fn begins(&mut self, now_ps: u64) {
         self.rests();
         self.open(now_ps);
@@ -122,7 +121,7 @@ impl Siblings {
         (self.computed_ps, self.flown_ps) = (0, 0);
     }
 
-    /// Of this many requests in flight, those that siblings leave.
+    /// How many of the core's `in_flight` requests siblings leave to this thread.
     pub(crate) fn leave(&self, in_flight: usize) -> usize {
         let all = in_flight as f64;
         let theirs: f64 = self.others.iter().map(|other| other.in_flight()).sum();

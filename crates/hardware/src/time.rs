@@ -1,29 +1,28 @@
 //! The rule of modelled time.
 //!
-//! Each core has its own time. It advances by a fixed time for each instruction, and by the part
-//! of its memory accesses' latency that the core cannot hide:
+//! Each core has its own time. It advances by a fixed time for each instruction, and by the latency
+//! of memory accesses that the core cannot hide:
 //!
 //! 1. A request beyond the first-level cache is *in flight* from its issue until its data arrive.
 //! 2. The core runs on while loads are in flight, up to `reorder_window_instructions` beyond the
 //!    oldest. There it stops until that load's data arrive. (In-order retirement from a full
-//!    reorder buffer.) Instructions within the window hide latency, so the window times the time
-//!    of an instruction is what a lone miss may cost nothing; some 30 ns is the right order.
+//!    reorder buffer.) Instructions within the window hide latency: a lone miss costs nothing up to
+//!    the window times the time of an instruction. Some 30 ns are realistic.
 //! 3. Stores hold a place among the requests in flight but never stop the core. (Store buffer.)
-//! 4. With `in_flight_per_core` requests in flight, the core stops until the first of them is done.
-//! 5. An access whose address lies less than `dependence_bytes` after a value that a load in
-//!    flight returns is taken to need that value, and issues only when it has arrived. The core
-//!    itself runs on. So a linked list is walked at exactly one latency a step, two lists walked
-//!    together overlap, and independent accesses overlap up to the limits above.
+//! 4. With `in_flight_per_core` requests in flight, the core stops until one of them is done.
+//! 5. An access is taken to depend on a load in flight if its address lies less than `dependence_bytes` after the value
+//!    that the load returns. It issues only when that value has arrived; the core itself runs on. So a walk through a
+//!    linked list takes exactly one latency a step, walks through two lists overlap, and independent accesses overlap
+//!    up to the limits above.
 //! 6. A translation that the first-level TLB does not have is a load in flight, for as long as the
-//!    second level or the page walk of the hardware takes, and the access to that address depends
-//!    on it (rule 5); a store, too, cannot leave the core without it. A TLB miss handler in
-//!    software stops the core for its whole time, while what is in flight goes on.
+//!    second level or the hardware's page walk takes. The access to that address, load or store,
+//!    depends on it (rule 5). A TLB miss handler in software stops the core for its whole time,
+//!    while requests in flight continue.
 //!
-//! 7. Where SMT siblings compute too, instructions take longer, and what they have in flight leaves less
-//!    room (see `smt`).
+//! 7. While SMT siblings compute, instructions take longer, and their requests in flight leave less room (see `smt`).
 //!
-//! Not seen: dependence through anything but an address in memory, such as an index that is
-//! scaled, or a pointer kept in a register since long before.
+//! Not modelled: dependence other than through a loaded address, such as a scaled index, or a
+//! pointer loaded long before and kept in a register.
 
 use crate::smt::Siblings;
 
@@ -31,7 +30,7 @@ use crate::smt::Siblings;
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     done_ps: u64,
-    /// Instruction count at which it holds up the core; beyond reach for stores.
+    /// Instruction count at which it holds up the core; `u64::MAX` for stores.
     blocks_at: u64,
     /// What a load returns; None for stores.
     value: Option<u64>,
@@ -43,17 +42,17 @@ pub(crate) struct Clock {
     window: u64,
     in_flight: usize,
     dependence: u64,
-    /// Time at instruction 0, so to speak: all waits and idle times so far.
+    /// Sum of all waits and idle times so far.
     base_ps: u64,
     /// Sum of waits alone.
     stalled_ps: u64,
     /// In program order.
     flights: Vec<Flight>,
-    /// Until when requests beyond the private caches were outstanding, and for how long in all.
+    /// When the last request beyond the private caches is done, and the time with any outstanding.
     busy_until_ps: u64,
     busy_ps: u64,
     siblings: Option<Siblings>,
-    /// What siblings took of the issue slots.
+    /// Time lost to siblings in the issue slots.
     yielded_ps: u64,
 }
 
@@ -110,14 +109,14 @@ impl Clock {
         siblings.reaches(self.base_ps + instructions * self.ps_per_instruction);
     }
 
-    /// Has nothing to do from the time on that was asked for last.
+    /// Has nothing to do from the time that was last asked for.
     pub(crate) fn rests(&mut self) {
         if let Some(siblings) = &mut self.siblings {
             siblings.rests();
         }
     }
 
-    /// Stops the core for a time; what is in flight goes on.
+    /// Stops the core for a time; requests in flight continue.
     pub(crate) fn hold(&mut self, instructions: u64, ps: u64) {
         self.now(instructions);
         self.stall(ps);
@@ -133,7 +132,7 @@ impl Clock {
         }
     }
 
-    /// When an access to `address`, made after this many instructions, goes out.
+    /// When the request of an access to `address`, made after this many instructions, goes out.
     pub(crate) fn issue(&mut self, instructions: u64, address: u64) -> u64 {
         let mut now = self.now(instructions);
         let mut data = self.land(now, address);
@@ -157,8 +156,7 @@ impl Clock {
         siblings.map_or(self.in_flight, |siblings| siblings.leave(self.in_flight))
     }
 
-    /// Forgets what has arrived by `now`. Returns when the data arrive that `address` depends on,
-    /// or 0.
+    /// Forgets requests done by `now`. Returns the arrival of the data that `address` needs, or 0.
     fn land(&mut self, now: u64, address: u64) -> u64 {
         let (mut kept, mut data) = (0, 0);
         for index in 0..self.flights.len() {
@@ -176,7 +174,7 @@ impl Clock {
         data
     }
 
-    /// Notes a request that is done at `done_ps`. A load gives its value, if that is known; a store
+    /// Notes a request that is done at `done_ps`. `value` is what a load returns, if known; a store
     /// holds up nothing.
     pub(crate) fn fly(&mut self, instructions: u64, done_ps: u64, store: bool, value: Option<u64>) {
         let blocks_at = if store {
@@ -195,7 +193,7 @@ impl Clock {
         });
     }
 
-    /// Notes that a request beyond the private caches was outstanding for that time.
+    /// Notes that a request beyond the private caches was outstanding from `issue_ps` to `done_ps`.
     pub(crate) fn outstanding(&mut self, issue_ps: u64, done_ps: u64) {
         self.busy_ps += done_ps.saturating_sub(issue_ps.max(self.busy_until_ps));
         self.busy_until_ps = self.busy_until_ps.max(done_ps);

@@ -1,9 +1,9 @@
 //! One level of a TLB: sets of entries, each set in order of use, the least recent replaced (LRU).
 //!
 //! An entry has a number that never changes, from 0 to entries - 1: IPM's "unique static
-//! identifier" of a TLB entry, by which its TLB Access Table is indexed (IPM §4.2). So entries stay
-//! in place and the order of use is a ring of links in each set, from the most recent entry to the
-//! least recent and round again: replacing the least recent is one step of the ring. An empty entry
+//! identifier" of a TLB entry, which indexes its TLB Access Table (IPM §4.2). So entries stay in
+//! place, and the order of use is a ring of links in each set, from the most recent entry to the
+//! least recent and round again. Replacing the least recent is one step of the ring. An empty entry
 //! is always less recent than a full one, so it is used before anything is evicted.
 
 use crate::cache::SetIndex;
@@ -21,13 +21,13 @@ pub(crate) struct Level {
     ways: usize,
     /// Page number of each entry. The entries of set s are s * ways to (s + 1) * ways - 1.
     pages: Vec<u64>,
-    /// Next less recent entry of the same set; of the least recent, the most recent.
+    /// Next less recent entry of the same set; after the least recent comes the most recent.
     older: Vec<u32>,
     /// The other way round.
     newer: Vec<u32>,
     /// Most recent entry of each set.
     newest: Vec<u32>,
-    /// Where each page is, for wide sets.
+    /// Entry of each page, for wide sets.
     places: Option<PageMap<u32>>,
 }
 
@@ -95,7 +95,7 @@ impl Level {
         }
         self.pages[entry] = EMPTY;
         if self.newest[set] as usize == entry {
-            // The ring as it is, begun one entry later: this one is now the least recent.
+            // Starts the ring one entry later: this one is now the least recent.
             self.newest[set] = self.older[entry];
         } else {
             self.unlink(entry);
@@ -186,8 +186,8 @@ mod tests {
     }
 
     proptest! {
-        /// The same hits and evictions as the textbook's list of pages in order of use, and an
-        /// entry keeps its page until that page is evicted or removed.
+        /// Hits and evictions are those of a textbook LRU list, and an entry keeps its page until
+        /// that page is evicted or removed.
         #[test]
         fn behaves_as_a_list_in_order_of_use(
             steps in prop::collection::vec((0u64..60, 0u8..20), 1..400),

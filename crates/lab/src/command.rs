@@ -1,4 +1,4 @@
-//! A command for a guest, as the host gives it and as it is sent.
+//! A command for a guest, and its form in the protocol.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use numaherd_lab_guest::protocol::CommandLine;
 
 use crate::error::{Context, Error, Result};
 
-/// A command for a guest: program, arguments, environment and directory, all of the host's.
+/// A command for a guest: program, arguments, environment and directory, as on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Program and arguments.
@@ -24,7 +24,7 @@ impl Command {
     /// A command with this program's own environment and working directory.
     ///
     /// # Errors
-    /// [`Error::Io`] when the working directory is gone.
+    /// [`Error::Io`] if the working directory does not exist any more.
     pub fn inherited<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
         Ok(Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
@@ -33,7 +33,7 @@ impl Command {
         })
     }
 
-    /// As it is sent.
+    /// The command as the protocol sends it. [`Error::Nul`] if a part has a NUL byte.
     pub(crate) fn line(&self) -> Result<CommandLine> {
         let whole = |what, bytes: Vec<u8>| {
             if bytes.contains(&0) {

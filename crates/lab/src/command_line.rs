@@ -1,13 +1,13 @@
 //! QEMU's command line, as a pure function of the guest's shape, its files and its options.
 //!
-//! * Machine `pc` under multi-threaded TCG: single-threaded TCG crashes with the plugin, and
-//!   modelled time is what makes more vCPUs than host cores meaningful. `la57=off`: page walks of
-//!   four levels instead of five.
-//! * Nothing on the host is writable: the host's root is exported read-only, there is no disk and
-//!   no network, and all files that QEMU shares with this program are anonymous memory, reached as
-//!   `/proc/self/fd/N`, so that nothing has to be removed afterwards, whoever dies first. The one
-//!   exception is a trace that is asked for: the plugin, not the guest, writes it as it is recorded.
-//! * QEMU's threads have names, so that the host can tell which of them runs which vCPU.
+//! * Machine `pc` under multi-threaded TCG: single-threaded TCG crashes with the plugin. Modelled
+//!   time makes more vCPUs than host cores meaningful. `la57=off`: page walks of four levels
+//!   instead of five.
+//! * The guest cannot write to the host: the host's root is exported read-only, and there is no
+//!   disk and no network. All files that QEMU shares with this program are anonymous memory,
+//!   reached as `/proc/self/fd/N`, so nothing has to be removed afterwards. The one exception is a
+//!   requested trace, which the plugin, not the guest, writes.
+//! * QEMU's threads have names, which show the host the thread of each vCPU.
 //! * Standard input is the agent's socket, standard output the kernel's console, standard error
 //!   QEMU's and the plugin's own messages.
 
@@ -18,15 +18,15 @@ use numaherd_lab_guest::protocol::{LAST_LEVEL, PORT_NAME};
 
 use crate::shape::Shape;
 
-/// The hardware model: the plugin and what it is told.
+/// The hardware model: the plugin and its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     /// The plugin.
     pub plugin: PathBuf,
     /// The plugin's configuration file, as text; see [`crate::machine::hardware`].
     pub configuration: String,
-    /// Bytes of the modelled last-level cache, which the guest's sysfs shows in place of the size that QEMU's
-    /// CPU claims.
+    /// Bytes of the modelled last-level cache. The guest's sysfs shows them in place of the size that QEMU's CPU
+    /// claims.
     pub last_level_bytes: u64,
     /// The trace to record, in place of modelling accesses.
     pub recording: Option<Recording>,
@@ -34,12 +34,12 @@ pub struct Model {
     pub kernel_accesses: bool,
 }
 
-/// A virtio serial port for a program in the guest, and the socket that it is connected to.
+/// A virtio serial port for a program in the guest, and the socket on the host that it is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SerialPort {
-    /// What the port is called; the guest's kernel shows it below `/sys/class/virtio-ports`.
+    /// The port's name; the guest's kernel shows it below `/sys/class/virtio-ports`.
     pub name: String,
-    /// The UNIX socket on the host, which QEMU makes and listens at.
+    /// The UNIX socket on the host, which QEMU creates and listens on.
     pub socket: PathBuf,
 }
 
@@ -48,7 +48,7 @@ pub struct SerialPort {
 pub struct Recording {
     /// The trace file, which QEMU creates.
     pub file: PathBuf,
-    /// What is to be known of the recording: a JSON object.
+    /// The description of the recording, a JSON object.
     pub about: String,
 }
 
@@ -63,7 +63,7 @@ pub struct Inherited {
     pub configuration: PathBuf,
     /// Where the plugin writes its report at the end.
     pub report: PathBuf,
-    /// What is to be known of the recording.
+    /// The description of the recording.
     pub about: PathBuf,
 }
 
@@ -72,13 +72,13 @@ pub struct Inherited {
 /// * `tsc=reliable`: the TSC is the modelled clock.
 /// * `lpj`: each CPU would calibrate its delay loop when it comes up, which takes minutes with
 ///   many more CPUs than the host has. The value is that of a 1 GHz TSC at 250 ticks a second.
-/// * No watchdogs: under the model a vCPU may rightly stand still for long.
+/// * No watchdogs: under the model, a vCPU may legitimately stand still for long.
 /// * `panic=-1` with QEMU's `-no-reboot` ends QEMU at once.
-/// * `no_timer_check`: on a busy host the timer may tick too late for the kernel's test of it, which ends in a panic.
+/// * `no_timer_check`: on a busy host, the timer may tick too late for the kernel's test, which then panics.
 /// * `iomem=relaxed`: the guest's first process may map the interrupt controller.
-/// * `cryptomgr.notests` and `initcall_blacklist`: what nothing in the guest uses takes an eighth of a boot under
-///   emulation. These are the self-tests of ciphers and of the random numbers of jitter, keys that are stored
-///   encrypted, and the certificates that modules may be signed with.
+/// * `cryptomgr.notests` and `initcall_blacklist` skip what nothing in the guest uses and what takes an eighth of a
+///   boot under emulation: self-tests of ciphers and of the jitter random numbers, encrypted keys, and the certificates
+///   for signed modules.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable \
     lpj=4000000 no_timer_check nowatchdog rcupdate.rcu_cpu_stall_suppress=1 audit=0 apparmor=0 selinux=0 \
     random.trust_cpu=on iomem=relaxed cryptomgr.notests \
@@ -87,16 +87,16 @@ const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 mitigations=off ts
 /// QEMU's machine without the model.
 const MACHINE: &str = "-machine pc";
 
-/// The same with the model. The plugin's TSC counts nanoseconds from power-on. A kernel would rather
-/// measure that against another timer, and on a busy host be wrong by any factor: so it is told the
-/// frequency by [`MODELLED_TIME_PARAMETERS`], and left no other timer to correct it by.
+/// QEMU's machine with the model. The plugin's TSC counts nanoseconds from power-on. A kernel would calibrate it
+/// against another timer and, on a busy host, be wrong by any factor. So [`MODELLED_TIME_PARAMETERS`] give the
+/// frequency, and the machine has no other timer to correct it by.
 const MODELLED_MACHINE: &str = "-machine pc,hpet=off";
 
 /// Kernel parameters of a guest whose time is modelled.
 const MODELLED_TIME_PARAMETERS: &str = "tsc_early_khz=1000000 pmtmr=0";
 
-/// Bytes of shared memory for a machine: a power of two, as a PCI BAR has to be, and more than
-/// the plugin's layout takes. What is not used takes no memory.
+/// Bytes of shared memory for a machine: a power of two, as a PCI BAR requires, and more than the
+/// plugin's layout needs. The unused part takes no memory.
 #[must_use]
 pub fn shared_bytes(shape: &Shape) -> u64 {
     let vcpu = (128 << 10) + 8 * shape.nodes.len() as u64;
@@ -104,7 +104,7 @@ pub fn shared_bytes(shape: &Shape) -> u64 {
         .next_power_of_two()
 }
 
-/// QEMU's arguments, its name not among them.
+/// QEMU's arguments, without its name.
 #[must_use]
 pub fn arguments(
     shape: &Shape,
@@ -135,7 +135,7 @@ pub fn arguments(
     parameters.extend(last_level.as_deref());
     parameters.extend(kernel_parameters.iter().map(String::as_str));
     arguments.option("-append", parameters.join(" "));
-    // Not `stdio`, which would also read what the host tells the agent.
+    // Not `stdio`, which would also read the host's messages to the agent.
     arguments.words("-serial file:/proc/self/fd/1");
     arguments.words("-chardev socket,id=agent,fd=0 -device virtio-serial-pci");
     arguments.words(&format!(
@@ -176,8 +176,8 @@ pub fn arguments(
     arguments.list
 }
 
-/// Memory, nodes and the distances between them. All distances are given, in both directions:
-/// QEMU fills in what is missing only where that is symmetric.
+/// Memory, nodes and the distances between them. All distances are given, in both directions: QEMU
+/// fills in missing ones only if the matrix is symmetric.
 fn memory(arguments: &mut Arguments, shape: &Shape) {
     arguments.words(&format!("-m {}M", shape.memory_mib()));
     let mut first = 0;
@@ -203,7 +203,7 @@ fn memory(arguments: &mut Arguments, shape: &Shape) {
     }
 }
 
-/// A path as QEMU's option parser wants it: a comma is doubled.
+/// A path for QEMU's option parser, with doubled commas.
 fn escaped(path: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let bytes = path.as_os_str().as_bytes();
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::shape::NodeShape;
 
-    /// One option a line, as a person would write it down.
+    /// The arguments with one option a line.
     fn shown(arguments: &[OsString]) -> String {
         let mut lines = String::new();
         for argument in arguments {

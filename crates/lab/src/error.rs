@@ -1,4 +1,4 @@
-//! What can go wrong with the lab, in the words a user needs.
+//! The lab's errors, worded for users.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -22,13 +22,13 @@ pub enum Error {
     Shape {
         /// The machine's name.
         machine: String,
-        /// What is in the way.
+        /// What prevents it.
         reason: String,
     },
     /// The machine's hardware, or its IPM unit, cannot be modelled.
     #[error(transparent)]
     Hardware(HardwareError),
-    /// Something that `make setup` prepares is not there.
+    /// A file that `make setup` prepares is missing.
     #[error("the lab is not set up: {what} is missing at {}; run `make setup`", path.display())]
     NotSetUp {
         /// What is missing.
@@ -42,7 +42,7 @@ pub enum Error {
         path.display()
     )]
     NoLinux {
-        /// What was asked for.
+        /// The requested version.
         version: String,
         /// Where it was looked for.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum Error {
         /// The oldest major version that works.
         oldest: u32,
     },
-    /// A file or a system call of the host.
+    /// A file operation or a system call failed on the host.
     #[error("{what}: {source}")]
     Io {
         /// What was tried, and on what.
@@ -96,15 +96,15 @@ pub enum Error {
     /// The hardware model could not be switched.
     #[error("the hardware model could not be switched: {0}")]
     Gate(String),
-    /// A trace that could not be written to its end.
+    /// A trace could not be written to its end.
     #[error("the trace {} is incomplete: {reason}", file.display())]
     Trace {
-        /// The file, which can be read up to there.
+        /// The file, which can be read up to the failure.
         file: PathBuf,
-        /// What the plugin said.
+        /// The plugin's message.
         reason: String,
     },
-    /// An argument that no command line can carry.
+    /// A part of a command contains a NUL byte.
     #[error("{what} contains a NUL byte, which cannot be passed to a program")]
     Nul {
         /// Which one.
@@ -116,10 +116,10 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The time limit of the guest as a whole.
+    /// It exceeded the time limit of the guest as a whole.
     #[error("it was not done within its time limit of {} s", .0.as_secs())]
     TimeLimit(Duration),
-    /// The time limit of the boot.
+    /// It exceeded the time limit of the boot.
     #[error("it was not up within {} s", .0.as_secs())]
     BootLimit(Duration),
     /// The kernel panicked.
@@ -131,7 +131,7 @@ pub enum Cause {
     /// The guest's init gave up.
     #[error("its init gave up: {0}")]
     Init(String),
-    /// QEMU ended, with its own last words.
+    /// QEMU ended, with its last messages.
     #[error("QEMU ended ({status}): {}", if message.is_empty() { "it left no message" } else { message })]
     Qemu {
         /// How it ended.
@@ -139,7 +139,7 @@ pub enum Cause {
         /// The last lines of its stderr.
         message: String,
     },
-    /// What came from the guest made no sense.
+    /// The guest's messages could not be decoded.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// The guest speaks another version of the protocol.
@@ -150,7 +150,7 @@ pub enum Cause {
         /// Ours.
         expected: u32,
     },
-    /// It was stopped from this side.
+    /// It was stopped on request.
     #[error("it was stopped")]
     Stopped,
 }
@@ -164,8 +164,8 @@ fn after(console: &str) -> String {
 }
 
 impl Error {
-    /// Whether another boot may well succeed: the kernel crashed (it panicked in an oops, not because it missed
-    /// something or was told to), or it was not up in time and had written nothing, or QEMU itself crashed.
+    /// Whether another boot may succeed: the kernel panicked in an oops, not for something missing or on request; or it
+    /// was not up in time and had written nothing; or QEMU itself crashed.
     #[must_use]
     pub fn is_worth_another_boot(&self) -> bool {
         let Self::NoBoot { cause, console } = self else {
@@ -180,7 +180,7 @@ impl Error {
     }
 }
 
-/// Whether a program that ends by this signal has a fault.
+/// Whether this signal means that a program crashed.
 fn is_crash(signal: i32) -> bool {
     let crashes = [Signal::ABORT, Signal::SEGV, Signal::BUS, Signal::ILL];
     crashes.iter().any(|crash| crash.as_raw() == signal)
@@ -201,16 +201,16 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 }
 
 impl Cause {
-    /// What the kernel's console tells about a guest's end, if anything. The first sign counts:
-    /// what follows a lack of memory or a failed init is its consequence.
+    /// The cause of a guest's end from the kernel's console, if it shows one. The first sign
+    /// counts: what follows a lack of memory or a failed init is its consequence.
     #[must_use]
     pub fn from_console(console: &str) -> Option<Self> {
         console.lines().find_map(Self::from_line)
     }
 
-    /// The part of a console's text that an error shows: from a little before the line that tells
-    /// why the guest ended or, where no line tells, the end. Of a panic in which an oops ended, the
-    /// oops from its first line on, since only that says where in the kernel it was.
+    /// The part of a console's text that an error shows: from a little before the line with the
+    /// cause or, without such a line, the end. If a panic follows an oops, the part begins with the
+    /// oops, which alone shows the place in the kernel.
     #[must_use]
     pub fn excerpt(console: &str) -> String {
         const LINES: usize = 15;
@@ -248,7 +248,7 @@ impl Cause {
     }
 }
 
-/// Whether a line of the console is the first of an oops, as x86's kernel words them.
+/// Whether a line of the console is the first of an oops, in the words of the x86 kernel.
 fn begins_oops(line: &str) -> bool {
     const BEGINNINGS: [&str; 7] = [
         "BUG: ",

@@ -1,7 +1,7 @@
-//! What `make setup` prepared, and where.
+//! The files that `make setup` prepares, and their places.
 //!
-//! The lab directory is `$NUMAHERD_LAB_DIR`, else `.lab` in the working directory or the nearest one
-//! above it that has one, else `.lab` in the source tree that this program was built from.
+//! The lab directory is `$NUMAHERD_LAB_DIR`, else `.lab` in the working directory or in its nearest
+//! ancestor that has one, else `.lab` in the source tree that this program was built from.
 //! `scripts/setup.sh` fills it.
 
 use std::env;
@@ -17,12 +17,12 @@ const OLDEST_QEMU: u32 = 10;
 /// The guest's kernel, its modules and QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFiles {
-    /// The kernel, unpacked: emulated, its own decompressor would take a tenth of a boot. QEMU starts it at the entry
-    /// for Xen's PVH, so memory is laid out in the same way in every boot.
+    /// The kernel, unpacked: under emulation, its own decompressor would take a tenth of a boot. QEMU starts it at the
+    /// entry for Xen's PVH, so the memory layout is the same in every boot.
     pub image: PathBuf,
-    /// The kernel's release, as `uname -r` will say it.
+    /// The kernel's release, as `uname -r` prints it.
     pub release: String,
-    /// The configuration with which it was built, where the lab directory has it.
+    /// The configuration with which it was built, if the lab directory has it.
     pub config: Option<PathBuf>,
     /// Modules of the stock kernel, in order of loading.
     pub modules: Vec<PathBuf>,
@@ -33,7 +33,7 @@ pub struct KernelFiles {
 }
 
 impl KernelFiles {
-    /// Looks for everything that a guest needs to boot, with the kernel of `make setup` or the one of a version
+    /// Finds everything that a guest needs to boot, with the kernel of `make setup` or, for `linux`, that of a version
     /// such as `7.3`.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl KernelFiles {
         Ok(files)
     }
 
-    /// The files in a given lab directory; QEMU is looked up on the `PATH` and not asked.
+    /// The files in a given lab directory. QEMU is looked up on the `PATH`; its version is not checked.
     ///
     /// # Errors
     /// [`Error::NotSetUp`] and [`Error::NoQemu`].
@@ -93,7 +93,7 @@ fn lab_directory() -> PathBuf {
         .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.lab"))
 }
 
-/// The directory of a kernel's version: that of `make setup` if its kernel is of this version, or a newer one below.
+/// `linux-VERSION` in the lab directory; if it does not exist, the lab directory itself if its kernel has this version.
 fn of_version(lab: PathBuf, linux: Option<&str>) -> Result<PathBuf> {
     let Some(version) = linux else {
         return Ok(lab);
@@ -113,7 +113,7 @@ fn of_version(lab: PathBuf, linux: Option<&str>) -> Result<PathBuf> {
     }
 }
 
-/// Where the programs of others are that `scripts/setup.sh peers` builds.
+/// The directory of other projects' programs, which `scripts/setup.sh peers` builds.
 pub fn peers() -> PathBuf {
     lab_directory().join("peers/bin")
 }
@@ -140,7 +140,7 @@ pub fn find_plugin() -> Result<PathBuf> {
     present("the QEMU plugin", path)
 }
 
-/// `path`, if it is there.
+/// `path`, if it exists.
 fn present(what: &'static str, path: PathBuf) -> Result<PathBuf> {
     if path.exists() {
         Ok(path)
@@ -149,7 +149,7 @@ fn present(what: &'static str, path: PathBuf) -> Result<PathBuf> {
     }
 }
 
-/// The file that a shell would run for the name of a program.
+/// The file that a shell would run for a program's name.
 pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .map(|directory| directory.join(&program))

@@ -1,7 +1,7 @@
 //! A running guest: one boot, many commands, one after another or at the same time.
 //!
-//! A thread reads what the agent sends and hands each message to whoever waits for it. When the
-//! stream ends, for whatever reason, all who wait are told, and [`Guest::death`] finds out why.
+//! A thread reads the agent's messages and hands each to the thread that waits for it. When the
+//! stream ends, for any reason, all waits end, and [`Guest::death`] finds out why.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -26,13 +26,13 @@ use crate::shape::Shape;
 /// Lines of QEMU's own messages that an error shows.
 const SHOWN_LINES: usize = 15;
 
-/// How long QEMU may take to end by itself when it should.
+/// How long QEMU may take to end by itself before it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How to start a guest.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it looks like.
+    /// Its nodes, CPUs, memory and distances.
     pub shape: Shape,
     /// Its kernel.
     pub kernel: KernelFiles,
@@ -44,16 +44,15 @@ pub struct Options {
     pub serial_port: Option<SerialPort>,
     /// How long it may take to boot.
     pub boot_limit: Duration,
-    /// How long it may live in all, boot included.
+    /// Limit of its whole life, boot included.
     pub time_limit: Option<Duration>,
 }
 
 impl Options {
-    /// How long a guest may take to boot unless said otherwise. With two CPUs that others use as
-    /// well, 32 of the guest's take most of a minute.
+    /// Default limit of a boot. On a host with two busy CPUs, a guest of 32 takes most of a minute.
     pub const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
-    /// A guest without a model, three minutes to boot and no limit on its life.
+    /// A guest without a model, with three minutes to boot and no limit on its life.
     #[must_use]
     pub fn new(shape: Shape, kernel: KernelFiles) -> Self {
         Self {
@@ -68,7 +67,7 @@ impl Options {
     }
 }
 
-/// What a command does while it runs.
+/// An event in a command's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It was started, with this process id in the guest.
@@ -79,7 +78,7 @@ pub enum Event {
     Ended(Ending),
 }
 
-/// What a command left.
+/// A finished command's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// How it ended.
@@ -90,10 +89,10 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// What a guest leaves.
+/// What remains of a guest that was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// The plugin's report, a JSON document with the counters of every vCPU and thread, when there
+    /// The plugin's report, a JSON document with the counters of every vCPU and thread, if there
     /// was a model.
     pub report: Option<String>,
     /// The end of what the kernel wrote on its console.
@@ -102,14 +101,14 @@ pub struct Stopped {
     pub messages: String,
 }
 
-/// What the reading thread shares with everyone.
+/// The state that the reading thread shares with others.
 #[derive(Debug)]
 struct Inbox {
-    /// Who waits for which command; none once the stream has ended.
+    /// The waiter for each command; empty once the stream has ended.
     commands: HashMap<u32, Sender<ToHost>>,
-    /// Who waits for messages about the guest as a whole; none once the stream has ended.
+    /// The waiter for messages about the guest as a whole; None once the stream has ended.
     guest: Option<Sender<ToHost>>,
-    /// Why the stream could not be read on.
+    /// Why reading the stream failed.
     error: Option<ProtocolError>,
 }
 
@@ -120,7 +119,7 @@ pub struct Guest {
     report: AnonymousFile,
     agent: Arc<Mutex<UnixStream>>,
     inbox: Arc<Mutex<Inbox>>,
-    /// Held while one asks the guest as a whole something and waits for the answer.
+    /// Locked while a thread asks the guest as a whole something and waits for the answer.
     answers: Mutex<Receiver<ToHost>>,
     next_id: AtomicU32,
     reader: Option<JoinHandle<()>>,
@@ -128,7 +127,7 @@ pub struct Guest {
     failed_boots: Vec<String>,
 }
 
-/// A command that runs in a guest. Dropped before its end it is killed.
+/// A command that runs in a guest. It is killed if this is dropped before its end.
 #[derive(Debug)]
 pub struct Running<'a> {
     guest: &'a Guest,
@@ -138,10 +137,10 @@ pub struct Running<'a> {
 }
 
 impl Guest {
-    /// Boots a guest and waits until its agent answers. A boot in which the kernel or QEMU crashed or hung
-    /// ([`Error::is_worth_another_boot`]) is tried again, [`Self::BOOTS`] in all: QEMU's emulation on several
-    /// threads now and then runs code of a stock kernel that another CPU is patching, and the kernel
-    /// patches most while it boots (docs/lab.md, "Limits of the model"). Whatever else fails would fail again.
+    /// Boots a guest and waits until its agent answers. If the kernel or QEMU crashed or hung
+    /// ([`Error::is_worth_another_boot`]), it tries again, up to [`Self::BOOTS`] boots in all. Such failures are rare:
+    /// QEMU's multi-threaded emulation may run kernel code that another CPU is patching, and the kernel patches most
+    /// while it boots (docs/lab.md, "Limits of the model"). Any other failure would recur.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Io`], and [`Error::NoBoot`] with the kernel's last lines.
@@ -163,7 +162,7 @@ impl Guest {
         }
     }
 
-    /// How often a guest is booted at most until it is up.
+    /// The most boots of a guest until it is up.
     pub const BOOTS: usize = 3;
 
     fn boot(options: &Options) -> Result<Self> {
@@ -174,7 +173,7 @@ impl Guest {
         options.shape.check().map_err(refuse)?;
         let model = options.model.as_ref();
         let packed = initrd::pack(&options.kernel, model.is_some())?;
-        // Without a model there is nothing in them, and they take no memory.
+        // Without a model, these files are empty and take no memory.
         let configuration = model.map_or("", |model| &model.configuration);
         let recording = model.and_then(|model| model.recording.as_ref());
         let about = recording.map_or("", |recording| &recording.about);
@@ -238,7 +237,7 @@ impl Guest {
             kernel: String::new(),
             failed_boots: Vec::new(),
         };
-        // A QEMU that refuses its arguments is gone before it reads anything.
+        // A QEMU that refuses its arguments ends before it reads anything.
         let _ = guest.send(&ToGuest::Hello { version: VERSION });
         let answer = lock(&guest.answers).recv_timeout(limit);
         let cause = match answer {
@@ -269,7 +268,7 @@ impl Guest {
         &self.kernel
     }
 
-    /// Of each boot before this one in which the kernel or QEMU crashed or hung, how.
+    /// The causes of the failed boots before this one: the kernel or QEMU crashed or hung.
     #[must_use]
     pub fn failed_boots(&self) -> &[String] {
         &self.failed_boots
@@ -281,13 +280,13 @@ impl Guest {
         self.qemu.pid
     }
 
-    /// What QEMU and the plugin have written on stderr so far (the end of it).
+    /// The end of what QEMU and the plugin have written on stderr so far.
     #[must_use]
     pub fn messages(&self) -> String {
         self.qemu.messages.text()
     }
 
-    /// What the guest's kernel has written on its console so far (the end of it).
+    /// The end of what the guest's kernel has written on its console so far.
     #[must_use]
     pub fn console(&self) -> String {
         self.qemu.console.text()
@@ -319,7 +318,7 @@ impl Guest {
         Ok(running)
     }
 
-    /// Runs a command to its end and collects what it writes.
+    /// Runs a command to its end and collects its output.
     ///
     /// # Errors
     /// As [`Guest::spawn`], and [`Error::CommandTimeLimit`].
@@ -339,7 +338,7 @@ impl Guest {
         })
     }
 
-    /// Runs a command to its end and hands on what it writes as it comes.
+    /// Runs a command to its end and passes its output on as it comes.
     ///
     /// # Errors
     /// As [`Guest::output`].
@@ -367,7 +366,7 @@ impl Guest {
     /// Writes a file of the guest, such as a kernel setting below `/proc` or `/sys`.
     ///
     /// # Errors
-    /// [`Error::NotStarted`] with the reason when it cannot be written, [`Error::Died`].
+    /// [`Error::NotStarted`] with the reason if it cannot be written, [`Error::Died`].
     pub fn write_file(&self, path: &str, text: &str) -> Result<()> {
         let words = ["sh", "-c", "printf %s \"$2\" > \"$1\"", "sh", path, text];
         let command = Command {
@@ -390,7 +389,7 @@ impl Guest {
     /// Turns the hardware model on, for the guest as a whole.
     ///
     /// # Errors
-    /// [`Error::Gate`], when there is no model or the plugin refuses; [`Error::Died`].
+    /// [`Error::Gate`] if there is no model or the plugin refuses; [`Error::Died`].
     pub fn start_model(&self) -> Result<()> {
         self.set_gate(true)
     }
@@ -410,15 +409,15 @@ impl Guest {
         }
     }
 
-    /// Powers the guest off and waits until QEMU is gone.
+    /// Powers the guest off and waits until QEMU has ended.
     ///
     /// # Errors
-    /// [`Error::Died`] when it had died before.
+    /// [`Error::Died`] if it had died before.
     pub fn stop(self) -> Result<Stopped> {
         match self.ask(&ToGuest::PowerOff)? {
             ToHost::Goodbye => {
                 self.qemu.wait_or_kill(PATIENCE);
-                // Empty without a model, and when QEMU crashed on its way out, which harms nobody else.
+                // Empty without a model, or if QEMU crashed on its way out, which does no other harm.
                 let report = self.report.text()?;
                 Ok(Stopped {
                     report: (!report.is_empty()).then_some(report),
@@ -486,8 +485,8 @@ impl Drop for Guest {
 }
 
 impl Running<'_> {
-    /// What the command does next, waiting until `until` at most; nothing when that has passed.
-    /// To be called until it has returned [`Event::Ended`] or an error.
+    /// The command's next event; None if `until` has passed without one. To be called until it
+    /// returns [`Event::Ended`] or an error.
     ///
     /// # Errors
     /// [`Error::NotStarted`] and [`Error::Died`].
@@ -518,12 +517,12 @@ impl Running<'_> {
                 return Err(Error::NotStarted(reason));
             }
             ToHost::Started { pid, .. } => Event::Started(pid),
-            // The reader hands on only messages with an id, and these are all.
+            // The reader passes on only messages with an id, which are those above.
             ToHost::Ready { .. } | ToHost::GateSet(_) | ToHost::Goodbye => return Ok(None),
         }))
     }
 
-    /// Sends a signal, by number, to the command and all in its process group.
+    /// Sends a signal, by number, to the command's process group.
     ///
     /// # Errors
     /// [`Error::Died`].
@@ -545,7 +544,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Reads messages until the stream ends or makes no sense, and hands each to whoever waits.
+/// Reads messages until the stream ends or is malformed, and hands each to its waiter.
 fn read_messages(mut stream: UnixStream, inbox: &Mutex<Inbox>) {
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; 64 << 10];
@@ -569,7 +568,7 @@ fn read_messages(mut stream: UnixStream, inbox: &Mutex<Inbox>) {
     inbox.commands.clear();
 }
 
-/// Hands out all whole messages.
+/// Hands out all complete messages.
 fn hand_out(decoder: &mut Decoder, inbox: &Mutex<Inbox>) -> Result<(), ProtocolError> {
     while let Some(message) = decoder.take::<ToHost>()? {
         let inbox = lock(inbox);

@@ -1,8 +1,8 @@
-//! The guest's initial file system: our init, the kernel's modules and its configuration, as a cpio archive.
+//! The guest's initial file system, a cpio archive with the init, the kernel's modules and its configuration.
 //!
-//! The format is "newc" (kernel documentation, driver-api/early-userspace/buffer-format): for each
-//! file a header of `070701` and 13 numbers of 8 hexadecimal digits, the name with a NUL, the
-//! content, name and content each padded to 4 bytes; the end is a file named `TRAILER!!!`.
+//! The format is "newc" (kernel documentation, driver-api/early-userspace/buffer-format). Each file
+//! has a header of `070701` and 13 numbers of 8 hexadecimal digits, its name with a NUL, and its
+//! content, the latter two padded to 4 bytes. The last file is named `TRAILER!!!`.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Archive {
     }
 }
 
-/// Packs the initial file system; the PMU module goes in only where there is a model to show.
+/// Packs the initial file system; the PMU module is included only `with_pmu`.
 ///
 /// # Errors
 /// [`crate::Error::Io`] when a file cannot be read.
@@ -77,7 +77,7 @@ pub fn pack(files: &KernelFiles, with_pmu: bool) -> Result<Vec<u8>> {
         archive.add(&name, FILE, (0, 0), &read(config)?);
     }
     archive.add("modules", DIRECTORY, (0, 0), &[]);
-    // Loaded in the order of their names: what the stock kernel's need comes first.
+    // Modules are loaded in the order of their names, the PMU module last.
     let pmu = with_pmu.then_some(&files.pmu);
     for (place, module) in files.modules.iter().chain(pmu).enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy();

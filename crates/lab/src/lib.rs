@@ -1,9 +1,9 @@
 //! The lab: a NUMA machine in a box.
 //!
-//! Boots a stock Linux kernel with any number of NUMA nodes under Debian's unmodified QEMU and
+//! It boots a stock Linux kernel with any number of NUMA nodes under Debian's unmodified QEMU and
 //! runs programs of the host's own file system in it. With the plugin (`plugin/`), caches, memory
-//! controllers, links and time follow a model of the machine, and the PMU module (`pmu/`) shows
-//! the modelled counters to the guest's perf.
+//! controllers, links and time follow a model of the machine, and the PMU module (`pmu/`) shows the
+//! modelled counters to the guest's perf.
 //!
 //! | part | file |
 //! |---|---|

@@ -1,12 +1,11 @@
-//! From a machine file to what the guest looks like and to what the plugin models.
+//! Turns a machine file into the guest's shape and the plugin's model.
 //!
-//! Both come from the same figures, so that what the guest's firmware says of distances is what
-//! its memory accesses cost. What a machine file leaves out is not guessed: the lab refuses and
-//! names the key.
+//! Both come from the same figures, so the distances in the guest's firmware agree with the costs
+//! of its memory accesses. What a machine file leaves out is not guessed: the error names the
+//! missing key.
 //!
-//! CPUs are numbered node by node, domain by domain, core by core; SMT siblings follow each other,
-//! because that is how QEMU and the guest's kernel number them, whatever the file says of their
-//! numbers.
+//! CPUs are numbered node by node, domain by domain, core by core, with SMT siblings next to each
+//! other. QEMU and the guest's kernel number them so, whatever numbers the file gives.
 
 use numaherd_hardware::{Config, IpmConfig};
 use numaherd_topology::Machine;
@@ -17,11 +16,11 @@ use crate::error::{Error, Result};
 use crate::files::find_plugin;
 use crate::shape::{NodeShape, Shape};
 
-/// What the guest for a machine looks like; `memory_mib`, when given, replaces the machine's
-/// memory per node.
+/// The shape of the guest for a machine; `memory_mib`, if given, replaces the machine's memory per
+/// node.
 ///
 /// # Errors
-/// [`Error::Shape`] where QEMU cannot build it.
+/// [`Error::Shape`] if QEMU cannot build it.
 pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
     let shape = &machine.shape;
     let cpus_per_domain = shape.cores_per_domain * shape.threads_per_core;
@@ -55,10 +54,10 @@ pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Checks that a machine's nodes together have no more memory than the host, `host_mib`.
+/// Checks that a machine's nodes together have no more memory than the host's `host_mib`.
 ///
 /// # Errors
-/// [`Error::Shape`] where they have.
+/// [`Error::Shape`] if they have more.
 pub fn fits(machine: &Machine, shape: &Shape, host_mib: u64) -> Result<()> {
     let own = shape.memory_mib();
     if own <= host_mib {
@@ -78,7 +77,7 @@ pub fn host_mib() -> u64 {
     (memory.totalram * u64::from(memory.mem_unit)) >> 20
 }
 
-/// What the plugin models for a machine: all that its file gives but the TLBs.
+/// The plugin's model of a machine: all that its file gives except the TLBs.
 ///
 /// # Errors
 /// [`Error::Hardware`] names what the machine file leaves out or the model cannot hold.
@@ -96,7 +95,7 @@ fn refused(machine: &Machine, reason: impl ToString) -> Error {
     }
 }
 
-/// The same with the machine's TLBs and an IPM unit beside them, as the plugin's configuration.
+/// The model with the machine's TLBs and an IPM unit, as the plugin's configuration.
 fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
     let whole = Config::of(machine).map_err(Error::Hardware)?;
     if whole.tlb.is_none() {
@@ -109,13 +108,13 @@ fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
     Ok(configuration)
 }
 
-/// The model of a machine: its [`hardware`], and the plugin that [`find_plugin`] finds.
-/// With `ipm`, its TLBs and such a unit as well; without, neither, so that times are those of caches
-/// and memory alone.
+/// The model of a machine: its [`hardware`], and the plugin that [`find_plugin`] finds. With `ipm`,
+/// the TLBs and an IPM unit are modelled, too; without it, times are those of caches and memory
+/// alone.
 ///
 /// # Errors
-/// As [`hardware`] and [`find_plugin`]; [`Error::Shape`] when the machine file gives no TLBs and they
-/// are asked for.
+/// As [`hardware`] and [`find_plugin`]; [`Error::Shape`] with `ipm` if the machine file gives no
+/// TLBs.
 pub fn model(machine: &Machine, ipm: Option<&IpmConfig>) -> Result<Model> {
     let hardware = hardware(machine)?;
     let last_level_bytes = hardware.llc.bytes as u64;

@@ -1,17 +1,17 @@
 //! QEMU's process: started, watched, and never left behind.
 //!
-//! One thread, the keeper, starts QEMU, waits for it and kills it when its time is up or when it
-//! is told to. Who kills QEMU when this program cannot any more:
+//! One thread, the keeper, starts QEMU, waits for it and kills it when its time is up or on
+//! request. QEMU also ends if this program ends first:
 //!
 //! * `setpriv --pdeathsig KILL` asks the kernel to kill QEMU when the thread that started it ends.
-//!   That is the keeper, which lives as long as QEMU does; so QEMU goes with this program, however
-//!   it ends (Ctrl-C, panic, `kill -9`).
-//! * QEMU is in a process group of its own, so that Ctrl-C reaches this program alone, which can
-//!   then still show what the guest said.
-//! * The guest powers off when the agent's socket closes, which covers the moment before setpriv
-//!   has taken effect.
+//!   That is the keeper, which lives as long as QEMU, so QEMU ends with this program, however that
+//!   ends (Ctrl-C, panic, `kill -9`).
+//! * QEMU is in a process group of its own, so Ctrl-C reaches only this program, which can still
+//!   show the guest's output.
+//! * The guest powers off when the agent's socket closes, which covers the time before setpriv has
+//!   taken effect.
 //!
-//! Files that QEMU reads are anonymous memory (memfd): no name on disk outlives anyone.
+//! Files that QEMU reads are anonymous memory (memfd), so no file on disk is left behind.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -30,14 +30,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::error::{Context, Result};
 
-/// How much of the console and of QEMU's messages is kept, in bytes: the end.
+/// How many bytes at the end of the console's and of QEMU's output are kept.
 const KEPT: usize = 64 << 10;
 
-/// Has the C library ask the kernel for huge pages for what QEMU and the plugin allocate, as QEMU itself does for the
-/// guest's memory. A modelled miss touches a few tables of MiB, and each would else cost the host a page walk, too.
+/// Makes the C library ask for huge pages for allocations of QEMU and the plugin, as QEMU does for the guest's memory.
+/// A modelled miss accesses a few tables of MiB; with small pages, each would cost a page walk.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 
-/// A file without a name that a child process may open as [`AnonymousFile::path`].
+/// A file without a name that a child process can open under [`AnonymousFile::path`].
 #[derive(Debug)]
 pub struct AnonymousFile(OwnedFd);
 
@@ -59,7 +59,7 @@ impl AnonymousFile {
         Ok(file)
     }
 
-    /// Creates one of `bytes` zero bytes, which take no memory until they are written.
+    /// Creates one of `bytes` zero bytes, which take no memory until written.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
@@ -72,7 +72,7 @@ impl AnonymousFile {
         Ok(Self(fd))
     }
 
-    /// What is in it, as text.
+    /// Its content as text.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
@@ -100,7 +100,7 @@ impl Tail {
         kept.drain(..surplus);
     }
 
-    /// What is kept, as text without carriage returns.
+    /// The kept text, without carriage returns.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&lock(&self.0)).replace('\r', "")
@@ -123,13 +123,13 @@ impl Tail {
 pub struct End {
     /// What it returned.
     pub status: ExitStatus,
-    /// The time limit that it was killed for, if it was.
+    /// The time limit, if it was killed for exceeding it.
     pub limit: Option<Duration>,
-    /// Whether it was killed because this side wanted it.
+    /// Whether it was killed by [`Qemu::kill`].
     pub stopped: bool,
 }
 
-/// A QEMU that runs, or has.
+/// A QEMU process, running or ended.
 #[derive(Debug)]
 pub struct Qemu {
     /// QEMU's process id.
@@ -144,8 +144,8 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Starts `program` with `arguments`, its standard input connected to the returned socket.
-    /// `files` are kept open until it has ended; after `limit` it is killed.
+    /// Starts `program` with `arguments` and with its standard input connected to the returned
+    /// socket. Keeps `files` open until it has ended, and kills it after `limit`.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
@@ -206,11 +206,11 @@ impl Qemu {
 
     /// Kills QEMU, if it still runs.
     pub fn kill(&self) {
-        // Writing to an event fails only when its counter is full, and then it is set.
+        // Writing to an eventfd fails only if its counter is full, and then it is set.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until QEMU has ended, which is for ever unless it was told to.
+    /// Waits until QEMU has ended.
     pub fn wait(&self) -> End {
         let mut end = lock(&self.end.0);
         loop {
@@ -221,7 +221,7 @@ impl Qemu {
         }
     }
 
-    /// Waits for QEMU's own end for at most `patience`, then kills it.
+    /// Waits at most `patience` for QEMU to end by itself, then kills it.
     pub fn wait_or_kill(&self, patience: Duration) -> End {
         let end = lock(&self.end.0);
         let (end, _) = self
@@ -263,7 +263,7 @@ fn spawn(
         .spawn()
 }
 
-/// Waits for the child's end, the word to stop or the time limit, and kills for the latter two.
+/// Waits for the child's end, a request to stop or the time limit; kills the child for the latter two.
 fn keep(child: &mut Child, stop: &OwnedFd, limit: Option<Duration>) -> End {
     let until = limit.map(|limit| Instant::now() + limit);
     let (mut limit_hit, mut stopped) = (None, false);
@@ -282,7 +282,7 @@ fn keep(child: &mut Child, stop: &OwnedFd, limit: Option<Duration>) -> End {
                 Ok(_) if !waiting[0].revents().is_empty() => break,
                 Ok(_) => stopped = true,
             }
-            // Fails only when it has ended by itself.
+            // Fails only if it has ended by itself.
             let _ = pidfd_send_signal(process.as_fd(), Signal::KILL);
             break;
         }
@@ -290,7 +290,7 @@ fn keep(child: &mut Child, stop: &OwnedFd, limit: Option<Duration>) -> End {
         stopped = true;
         let _ = child.kill();
     }
-    // Waiting for one's own child fails only when someone else has, and then it is gone as well.
+    // Waiting for a child fails only if it was waited for elsewhere; then it has ended, too.
     let status = child.wait().unwrap_or_default();
     End {
         status,
@@ -313,7 +313,7 @@ fn follow(stream: Option<impl Read + Send + 'static>, tail: Tail) -> Option<Join
         .ok()
 }
 
-/// Nothing is left half done under this crate's locks.
+/// Locks `mutex`, poisoned or not: this crate's critical sections leave no inconsistent state.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! One command in a guest of its own, with every load and store of it and its descendants written
+//! Records one command in a guest of its own: every load and store of it and its descendants goes
 //! into a trace file. What `numaherd trace record -- CMD` does.
 //!
-//! The plugin records in place of modelling: time goes by instructions alone, at the machine's own
-//! speed, so that its CPUs run at the same pace whatever the host's do. The file is finished when
-//! the command has ended, however it did, and when the recording is stopped or its time is up; only
-//! when QEMU itself dies is it left without its index, and can be read up to there.
+//! The plugin records in place of modelling accesses. Time passes with instructions alone, at the
+//! machine's own speed, so its CPUs run at the same pace whatever load the host has. The file is
+//! finished when the command has ended, when the recording is stopped, or when its time is up. Only
+//! if QEMU itself dies, the file lacks its index; it can then be read up to that point.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,26 +20,26 @@ use crate::guest::{Ending, Guest};
 use crate::machine;
 use crate::run::{Finished, RunOptions, Sinks};
 
-/// How often a recording asks whether it is to stop.
+/// How often a recording checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a command may take to end once it was asked to.
+/// How long a command may take to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How the plugin's message about a trace that could not be written begins.
 const FAILED: &str = "numaherd-lab-plugin: trace ";
 
-/// Has its own next exec begin the recording, and becomes the command.
+/// A shell script that requests recording from its own next exec on, and then execs the command.
 const RECORDED: &str = "echo $$ > /sys/module/lab_pmu/parameters/record && exec \"$@\"";
 
-/// What to record, and in what.
+/// A command to record, its guest and its trace file.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The command and its guest. Its time must be modelled.
     pub run: RunOptions,
-    /// The trace file; one that is there is replaced.
+    /// The trace file; an existing one is replaced.
     pub file: PathBuf,
-    /// How long the command may run; then it is ended, and the trace finished.
+    /// How long the command may run; then it is ended and the trace finished.
     pub limit: Option<Duration>,
 }
 
@@ -48,14 +48,14 @@ pub struct RecordOptions {
 pub struct Recorded {
     /// How the command ended.
     pub finished: Finished,
-    /// Whether it was ended, by whoever records or by the limit.
+    /// Whether the command was ended early, on request or by the limit.
     pub cut_short: bool,
-    /// Host time for which it ran, booting not included.
+    /// Host time for which it ran, without the boot.
     pub took: Duration,
 }
 
-/// Records a command and passes on what it writes, as it comes. `stop` is asked ten times a second
-/// whether the recording is to end.
+/// Records a command and passes its output on as it comes. Calls `stop` ten times a second; true
+/// ends the recording.
 ///
 /// # Errors
 /// As [`RunOptions::boot`] and [`Guest::spawn`]; [`Error::Trace`] when the file cannot be written,
@@ -69,7 +69,7 @@ pub fn record(
     let run = &options.run;
     let file = std::path::absolute(&options.file)
         .context(|| format!("finding the directory of {}", options.file.display()))?;
-    // QEMU would say so as well, but among its own messages.
+    // Fails early if the file cannot be written; QEMU would report that only among its own messages.
     drop(std::fs::File::create(&file).context(|| format!("creating {}", file.display()))?);
     let guest = run.boot_and_record(Some(Recording {
         file: file.clone(),
@@ -96,7 +96,7 @@ pub fn record(
     })
 }
 
-/// Runs a command to its end, which is brought about when `stop` says so.
+/// Runs a command to its end, or ends it when `stop` returns true.
 fn attend(
     guest: &Guest,
     command: &Command,
@@ -121,7 +121,7 @@ fn attend(
     }
 }
 
-/// The command as one that is recorded.
+/// The command, wrapped so that it is recorded.
 fn recorded(command: &Command) -> Command {
     let shell = ["/bin/sh", "-c", RECORDED, "sh"].map(Into::into);
     Command {
@@ -133,7 +133,7 @@ fn recorded(command: &Command) -> Command {
     }
 }
 
-/// What is to be known of a recording, as a JSON object.
+/// The description of a recording, a JSON object.
 fn about(run: &RunOptions) -> Result<String> {
     let words = run.command.arguments.iter();
     Ok(json!({

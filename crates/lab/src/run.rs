@@ -15,40 +15,40 @@ use crate::files::KernelFiles;
 use crate::guest::{Ending, Event, Guest, Options, Running, Stopped, Stream};
 use crate::machine;
 
-/// How a guest's time runs while a command does.
+/// How a guest's time passes while a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
-    /// As the hardware model says, which is on: every instruction and every miss takes its time.
+    /// By the hardware model: every instruction and every miss takes its modelled time.
     Modelled,
-    /// As the host's; there is no model, and there are no counters.
+    /// As on the host, without a model and without counters.
     Real,
 }
 
-/// What to run, and in what.
+/// A command to run, and its guest.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The machine to boot.
     pub machine: Machine,
-    /// A newer kernel than that of `make setup`: see [`KernelFiles::find`].
+    /// The version of a newer kernel than that of `make setup`: see [`KernelFiles::find`].
     pub linux: Option<String>,
     /// Memory per node in MiB, in place of the machine's.
     pub memory_mib: Option<u64>,
-    /// How guest time runs.
+    /// How guest time passes.
     pub time: Time,
-    /// The unit beside the machine's TLBs, which are modelled only then: see [`machine::model`].
+    /// The IPM unit. The machine's TLBs are modelled only with it: see [`machine::model`].
     pub ipm: Option<IpmConfig>,
-    /// Whether accesses of the kernel pass through the modelled caches, as those of programs do.
+    /// Whether accesses of the kernel are modelled, like those of programs.
     pub kernel_accesses: bool,
-    /// Whether the kernel's own NUMA balancing runs; nothing leaves it as the kernel has it, on.
+    /// Whether the kernel's own NUMA balancing runs; None keeps the kernel's default, which is on.
     pub numa_balancing: Option<bool>,
-    /// How long all may take, boot included.
+    /// Limit of the whole run, boot included.
     pub time_limit: Option<Duration>,
     /// The command.
     pub command: Command,
 }
 
 impl RunOptions {
-    /// A modelled run with everything else as it comes.
+    /// A modelled run with defaults for everything else.
     #[must_use]
     pub fn new(machine: Machine, command: Command) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl RunOptions {
         self.boot_and_record(None)
     }
 
-    /// The same, with the plugin recording a trace in place of modelling accesses, if there is a
-    /// model.
+    /// Like [`RunOptions::boot`]. With `recording`, the plugin of a modelled guest records a trace
+    /// in place of modelling accesses.
     pub(crate) fn boot_and_record(&self, recording: Option<Recording>) -> Result<Guest> {
         let shape = machine::shape(&self.machine, self.memory_mib)?;
         machine::fits(&self.machine, &shape, machine::host_mib())?;
@@ -104,7 +104,7 @@ pub struct Finished {
     pub ending: Ending,
     /// The plugin's report, a JSON document, when there was a model.
     pub report: Option<String>,
-    /// What the kernel says of a lack of memory, if it killed the command for it.
+    /// The kernel's message if it killed the command for lack of memory.
     pub out_of_memory: Option<String>,
 }
 
@@ -132,7 +132,7 @@ impl Finished {
     }
 }
 
-/// Runs one command in a guest of its own and passes on what it writes, as it comes.
+/// Runs one command in a guest of its own and passes its output on as it comes.
 ///
 /// # Errors
 /// As [`RunOptions::boot`] and [`Guest::stream`]; [`crate::Error::Io`] when the output cannot be written.
@@ -144,11 +144,11 @@ pub fn run(
     run_beside(options, stdout, stderr, |_, _| ()).map(|(finished, ())| finished)
 }
 
-/// The same, with somebody beside: once the command has started, `beside` is called in a thread of its
-/// own with the guest and the command's process number in it, and is waited for after the command's end.
+/// Like [`run`], and once the command has started, calls `beside` in another thread with the guest and the command's
+/// process id in it. Waits for `beside` after the command's end.
 ///
 /// # Errors
-/// As [`run`]; of a command that cannot be started, `beside` is not called.
+/// As [`run`]. If the command cannot be started, `beside` is not called.
 pub fn run_beside<T: Send>(
     options: &RunOptions,
     stdout: &mut dyn Write,
@@ -187,7 +187,7 @@ pub fn run_beside<T: Send>(
     Ok((Finished::new(ending, guest.stop()?), said))
 }
 
-/// Waits for a command's start; its process number.
+/// Waits for a command's start; returns its process id.
 fn started(running: &mut Running<'_>) -> Result<u32> {
     loop {
         if let Some(Event::Started(pid)) = running.next(None)? {
@@ -196,8 +196,8 @@ fn started(running: &mut Running<'_>) -> Result<u32> {
     }
 }
 
-/// Where what a command writes is passed on to. After a failure nothing more is written, but the
-/// command runs to its end.
+/// Destinations of a command's output. After a failure nothing more is written, but the command
+/// runs to its end.
 pub(crate) struct Sinks<'s> {
     stdout: &'s mut dyn Write,
     stderr: &'s mut dyn Write,
@@ -213,7 +213,7 @@ impl<'s> Sinks<'s> {
         }
     }
 
-    /// Passes on what an event brings. How the command ended, once it has.
+    /// Passes on the output of an event. Returns how the command ended, once it has.
     pub(crate) fn attend(&mut self, event: Option<Event>) -> Option<Ending> {
         match event {
             Some(Event::Output(stream, bytes)) if self.written.is_ok() => {
@@ -229,17 +229,17 @@ impl<'s> Sinks<'s> {
         }
     }
 
-    /// Whether all of it could be written.
+    /// The first error in writing, if any.
     pub(crate) fn finish(self) -> Result<()> {
         self.written
             .context(|| "passing on the command's output".to_owned())
     }
 }
 
-/// The signal by which the kernel takes a program's memory back.
+/// The signal with which the kernel kills a program to free memory.
 const KILL: i32 = rustix::process::Signal::KILL.as_raw();
 
-/// The kernel's line about the last program that it killed for lack of memory.
+/// The kernel's message about the last program that it killed for lack of memory.
 fn out_of_memory(console: &str) -> Option<String> {
     let line = console
         .lines()

@@ -1,16 +1,16 @@
-//! What the guest looks like to its firmware: nodes, CPUs, memory, distances.
+//! The guest as its firmware describes it: nodes, CPUs, memory, distances.
 //!
 //! A [`Shape`] is the part of a machine that QEMU builds; caches, latencies and bandwidths are the
-//! model's. QEMU numbers CPUs through sockets, cores and threads in that order, all of one size,
-//! and a guest takes the CPUs of one socket to share a last-level cache. So a socket of the guest
-//! stands for a memory domain.
+//! model's. QEMU numbers CPUs by socket, core and thread, in that order, and all sockets have one
+//! size. A guest assumes that the CPUs of a socket share a last-level cache. So a socket of the
+//! guest stands for a memory domain.
 
 /// One node of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeShape {
-    /// Its CPUs; may be 0 where other nodes have some. Numbers are given out node by node.
+    /// Number of its CPUs; may be 0 if other nodes have some. CPUs are numbered node by node.
     pub cpus: u32,
-    /// Its memory in MiB; may be 0 where other nodes have some.
+    /// Its memory in MiB; may be 0 if other nodes have some.
     pub memory_mib: u64,
 }
 
@@ -19,9 +19,9 @@ pub struct NodeShape {
 pub struct Shape {
     /// The nodes, in order of their numbers.
     pub nodes: Vec<NodeShape>,
-    /// CPUs of one core.
+    /// CPUs per core.
     pub threads_per_core: u32,
-    /// Cores of one socket, that is of one memory domain.
+    /// Cores per socket, that is, per memory domain.
     pub cores_per_socket: u32,
     /// Distances as in the firmware's SLIT: a row per node, 10 for the node itself.
     pub distances: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ pub struct Shape {
 const LOCAL: u8 = 10;
 
 impl Shape {
-    /// `nodes` nodes of `cores` single-threaded cores and `memory_mib` MiB each, all 20 apart.
+    /// `nodes` nodes of `cores` single-threaded cores and `memory_mib` MiB each, all at distance 20.
     #[must_use]
     pub fn uniform(nodes: usize, cores: u32, memory_mib: u64) -> Self {
         Self {
@@ -54,28 +54,28 @@ impl Shape {
         }
     }
 
-    /// All CPUs.
+    /// Number of CPUs in all.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.nodes.iter().map(|node| node.cpus).sum()
     }
 
-    /// All memory, in MiB.
+    /// Memory in all, in MiB.
     #[must_use]
     pub fn memory_mib(&self) -> u64 {
         self.nodes.iter().map(|node| node.memory_mib).sum()
     }
 
-    /// Sockets, each of the same size.
+    /// Number of sockets.
     #[must_use]
     pub fn sockets(&self) -> u32 {
         self.cpus() / (self.cores_per_socket * self.threads_per_core).max(1)
     }
 
-    /// Whether QEMU and the firmware's tables can hold this machine.
+    /// Checks that QEMU and the firmware's tables can hold this machine.
     ///
     /// # Errors
-    /// What cannot be.
+    /// What QEMU or the firmware cannot hold.
     pub fn check(&self) -> Result<(), String> {
         let nodes = self.nodes.len();
         if self.cpus() == 0 {

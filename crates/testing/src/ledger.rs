@@ -1,4 +1,4 @@
-//! Ledgers made up record by record (the feature `ledger`).
+//! Ledgers built record by record (the feature `ledger`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use numaherd_herd::{Line, Record, Settings};
 use numaherd_topology::Topology;
 use numaherd_world::{AffinityOutcome, AffinityResult, Outcome, Snapshot};
 
-/// How a run of a policy begins: with the default settings, on a world with a pager of which nothing is said.
+/// The start of a policy's run: with the default settings, on a world with a pager.
 pub fn start(topology: &Topology, policy: &str) -> Start {
     Start {
         topology: topology.clone(),
@@ -40,7 +40,7 @@ pub struct MadeLedger {
 }
 
 impl MadeLedger {
-    /// A run that begins like this.
+    /// A ledger whose run begins like this.
     pub fn begun(start: Start) -> Self {
         Self {
             lines: vec![first_line(Record::Start(start))],
@@ -57,13 +57,13 @@ impl MadeLedger {
         });
     }
 
-    /// Adds what was seen, which is now.
+    /// Adds a snapshot, whose time becomes the present.
     pub fn saw(&mut self, snapshot: Snapshot) {
         self.time_ns = snapshot.time_ns;
         self.add(Record::Snapshot(snapshot));
     }
 
-    /// Adds a placing, and, where there are any, the results of its orders, one each.
+    /// Adds a placing and, if there are any, the results of its orders, one each.
     pub fn placed(&mut self, placing: Placing, results: Vec<AffinityResult>) {
         let orders = placing.affinities.iter().zip(results);
         let affinities: Vec<AffinityOutcome> = orders
@@ -92,12 +92,12 @@ impl MadeLedger {
         );
     }
 
-    /// The lines as readers take them.
+    /// The lines in the form that readers take.
     pub fn shared(&self) -> impl Iterator<Item = Arc<Line>> {
         self.lines.iter().cloned().map(Arc::new)
     }
 
-    /// Writes it to a file, begun at the end of 2023, of which no more than so many bytes are kept.
+    /// Writes it to a file of at most `most_bytes` bytes, with a start time at the end of 2023.
     pub fn write(&self, path: &Path, most_bytes: u64) {
         let begun = Some(1_700_000_000_000);
         let mut writer = Writer::create(path, "numaherd 0.1.0", begun, most_bytes)

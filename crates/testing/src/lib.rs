@@ -1,13 +1,13 @@
-//! Machines, threads, snapshots and worlds made up for tests and benchmarks.
+//! Machines, threads, snapshots and worlds for tests and benchmarks.
 //!
-//! One of each: [`Shape`] makes a machine, [`seen`] makes what a world observes, [`orders`] what a plan
-//! asks for and what came of it, [`Scene`] is a machine with one snapshot of it, [`FakeWorld`] is a
-//! scripted [`World`](numaherd_world::World), and [`Played`] shows given snapshots.
-//! With the feature `ledger`, a `MadeLedger` is made up record by record; with the feature `trace`, `traces` makes traces.
-//! A test says only what matters to it and takes the rest as it is: threads are busy and may run anywhere, half of each node's
-//! memory is free, page moves succeed. [`sysfs::write`] writes a machine as a tree that the readers of sysfs understand.
+//! [`Shape`] makes a machine, [`seen`] makes observations of a world, [`orders`] makes orders and their outcomes,
+//! [`Scene`] is a machine with one snapshot of it, [`FakeWorld`] is a scripted [`World`](numaherd_world::World), and
+//! [`Played`] replays given snapshots. With the feature `ledger`, a `MadeLedger` is built record by record; with the
+//! feature `trace`, `traces` makes traces. A test sets only what matters to it and uses defaults for the rest: threads
+//! are busy and may run anywhere, half of each node's memory is free, page moves succeed. [`sysfs::write`] writes a
+//! machine as a tree that the readers of sysfs understand.
 //!
-//! Everything here panics on what a test cannot mean, for instance a list of CPUs that is none.
+//! Everything here panics on input that a test cannot intend, for instance a malformed list of CPUs.
 
 #[cfg(feature = "ledger")]
 pub mod ledger;

@@ -1,4 +1,4 @@
-//! What a plan asks for, what a pager sees, and what came of orders.
+//! A plan's orders, a pager's observations, and the outcomes of orders.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use numaherd_world::{
 
 use crate::seen::{PAGE_BYTES, pid, tid};
 
-/// The thread is to be on CPU `to`.
+/// An order to place the thread on CPU `to`.
 pub fn place(thread: &Thread, to: u32) -> Placement {
     Placement {
         thread: thread.id,
@@ -21,7 +21,7 @@ pub fn place(thread: &Thread, to: u32) -> Placement {
     }
 }
 
-/// The plan of these placements.
+/// A plan with these placements.
 pub fn plan_of(placements: &[Placement]) -> Plan {
     Plan {
         placements: placements.to_vec(),
@@ -29,7 +29,7 @@ pub fn plan_of(placements: &[Placement]) -> Plan {
     }
 }
 
-/// The thread is to be the kernel's again.
+/// An order to give the thread back to the kernel.
 pub fn release(thread: &Thread) -> Release {
     Release {
         thread: thread.id,
@@ -38,7 +38,7 @@ pub fn release(thread: &Thread) -> Release {
     }
 }
 
-/// `count` pages from page `first` on are to be on node `to`, for the thread.
+/// An order to move `count` pages from page `first` on to node `to`, for the thread.
 pub fn window(thread: &Thread, first: u64, count: u64, to: u32) -> PageOrder {
     PageOrder {
         process: thread.process,
@@ -50,7 +50,7 @@ pub fn window(thread: &Thread, first: u64, count: u64, to: u32) -> PageOrder {
     }
 }
 
-/// All pages of the thread's process are to be on node `to`.
+/// An order to move all pages of the thread's process to node `to`.
 pub fn all_pages(thread: &Thread, to: u32) -> PageOrder {
     PageOrder {
         pages: Pages::All,
@@ -58,7 +58,7 @@ pub fn all_pages(thread: &Thread, to: u32) -> PageOrder {
     }
 }
 
-/// What a world reports that moved `moved` pages of an order.
+/// The outcome of an order of which `moved` pages were moved.
 pub fn moved(order: &PageOrder, moved: u64) -> PageOutcome {
     PageOutcome {
         process: order.process,
@@ -75,7 +75,7 @@ pub fn moved(order: &PageOrder, moved: u64) -> PageOutcome {
     }
 }
 
-/// A read by the thread, from its CPU, of a page that is on node `home`.
+/// A sample of a read by the thread, from its CPU, of a page on node `home`.
 pub fn sample(thread: &Thread, page: u64, home: u32, topology: &Topology) -> Sample {
     let is_local = topology.node_of(thread.cpu) == Some(NodeId(home));
     Sample {
@@ -95,7 +95,7 @@ pub fn sample(thread: &Thread, page: u64, home: u32, topology: &Topology) -> Sam
     }
 }
 
-/// Page 1 of process 1 on node 0 is used intensely by thread 1 on node `to`.
+/// A notice: thread 1 on node `to` intensely uses page 1 of process 1, which is on node 0.
 pub fn notice(time_ns: u64, to: u32) -> Notice {
     Notice {
         time_ns,

@@ -1,4 +1,4 @@
-//! Snapshots played again as a world.
+//! A world that replays snapshots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,7 @@ use std::time::Duration;
 use numaherd_topology::Topology;
 use numaherd_world::{Orders, Outcome, Pager, Progress, SignalReport, Snapshot, World, WorldError};
 
-/// A world that shows snapshots one after the other, an interval each, and ends after the last. No order
-/// changes it: run it dry.
+/// A world that shows one snapshot in each interval and ends after the last. Orders do not change it: use a dry run.
 #[derive(Debug)]
 pub struct Played<I> {
     topology: Arc<Topology>,
@@ -17,7 +16,7 @@ pub struct Played<I> {
 }
 
 impl<I: Iterator<Item = Snapshot>> Played<I> {
-    /// These snapshots of this machine, which can measure that.
+    /// A world with these snapshots of a machine that measures these signals.
     pub fn new(topology: Topology, signals: Vec<SignalReport>, snapshots: I) -> Self {
         Self {
             topology: Arc::new(topology),

@@ -8,12 +8,12 @@ use numaherd_world::{Counts, Placement, ProcessId, Sample, Snapshot, Thread};
 use crate::seen::{empty, pid, process, thread_on, tid};
 use crate::{Shape, orders};
 
-/// A machine and what was seen of it.
+/// A machine and a snapshot of it.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The machine.
     pub topology: Topology,
-    /// What was seen of it, over one second.
+    /// The snapshot, over one second.
     pub snapshot: Snapshot,
     all: Arc<CpuSet>,
 }
@@ -37,8 +37,8 @@ impl Scene {
         }
     }
 
-    /// Adds a thread, numbered on from 0, of a process and of a miss rate, on a CPU. It is busy
-    /// all the time, may run anywhere, and has not been given a core.
+    /// Adds a thread with the next number, from 0, on a CPU, with its process and miss rate. It is
+    /// busy all the time, may run anywhere, and is not assigned to a core.
     pub fn thread(&mut self, process: u32, miss_rate: f64, cpu: u32) -> &mut Thread {
         let number = u32::try_from(self.snapshot.threads.len()).expect("few threads");
         let thread = thread_on(number, process, cpu, &self.all);
@@ -47,12 +47,12 @@ impl Scene {
         self.snapshot.threads.last_mut().expect("pushed above")
     }
 
-    /// The process of a number.
+    /// The process with this number.
     pub fn process(number: u32) -> ProcessId {
         pid(number)
     }
 
-    /// Says that a process has that name and all its pages on a node.
+    /// Gives a process a name, and puts all its pages on a node.
     pub fn home(&mut self, number: u32, name: &str, node: u32) {
         let process = process(number, name, &[(node, 1000)], &self.topology);
         let processes = &mut self.snapshot.processes;
@@ -62,8 +62,8 @@ impl Scene {
         }
     }
 
-    /// An access of a thread to a page that is on a node, from a CPU. A thread that is not in the
-    /// scene is one of process 1.
+    /// An access of a thread from a CPU to a page on node `home`. A thread that is not in the scene
+    /// belongs to process 1.
     pub fn access(&self, number: u32, cpu: u32, page: u64, home: u32, time_ns: u64) -> Sample {
         let known = self.snapshot.thread(tid(number)).cloned();
         let thread = known.unwrap_or_else(|| thread_on(number, 1, cpu, &self.all));
@@ -87,7 +87,7 @@ impl Scene {
         });
     }
 
-    /// Does what a plan asks for.
+    /// Carries out a plan's placements.
     pub fn carry_out(&mut self, plan: &[Placement]) {
         for placement in plan {
             let threads = &mut self.snapshot.threads;

@@ -1,4 +1,4 @@
-//! What a world observes: threads, processes, snapshots.
+//! Observations of a world: threads, processes, snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use numaherd_world::{
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// Bytes of a base page.
 pub const PAGE_BYTES: u64 = 4096;
-/// When every thread and process started, in clock ticks.
+/// Start time of every thread and process, in clock ticks.
 const BORN: u64 = 7;
 
-/// The thread of a number.
+/// The thread with this number.
 pub fn tid(number: u32) -> ThreadId {
     ThreadId {
         tid: number,
@@ -24,7 +24,7 @@ pub fn tid(number: u32) -> ThreadId {
     }
 }
 
-/// The process of a number.
+/// The process with this number.
 pub fn pid(number: u32) -> ProcessId {
     ProcessId {
         pid: number,
@@ -49,7 +49,7 @@ pub fn thread(number: u32, process: u32, cpu: u32, topology: &Topology) -> Threa
     thread_on(number, process, cpu, &Arc::new(all))
 }
 
-/// The same, free to run on `cpus`.
+/// Like [`thread`], but free to run only on `cpus`.
 pub fn thread_on(number: u32, process: u32, cpu: u32, cpus: &Arc<CpuSet>) -> Thread {
     Thread {
         id: tid(number),
@@ -67,8 +67,8 @@ pub fn thread_on(number: u32, process: u32, cpu: u32, cpus: &Arc<CpuSet>) -> Thr
     }
 }
 
-/// Counts of so many instructions, at a miss rate (lines per 1000 instructions), of which the share
-/// `local` comes from the thread's own node.
+/// Counts of `instructions` instructions at a miss rate (lines per 1000 instructions). The share
+/// `local` of the lines comes from the thread's own node.
 pub fn counts(instructions: u64, miss_rate: f64, local: f64) -> Counts {
     let lines = (instructions as f64 / 1e3 * miss_rate) as u64;
     let near = (lines as f64 * local) as u64;
@@ -82,12 +82,12 @@ pub fn counts(instructions: u64, miss_rate: f64, local: f64) -> Counts {
     }
 }
 
-/// A process with so many pages on each of these nodes; it may have memory on every node.
+/// A process with pages on nodes: pairs of a node and a number of pages. It may have memory on every node.
 pub fn process(number: u32, name: &str, pages: &[(u32, u64)], topology: &Topology) -> Process {
     process_on(number, name, pages, &Arc::new(topology.memory_nodes()))
 }
 
-/// The same, with memory allowed on `nodes`.
+/// Like [`process`], but with memory allowed only on `nodes`.
 pub fn process_on(number: u32, name: &str, pages: &[(u32, u64)], nodes: &Arc<NodeSet>) -> Process {
     Process {
         id: pid(number),
@@ -105,8 +105,8 @@ pub fn process_on(number: u32, name: &str, pages: &[(u32, u64)], nodes: &Arc<Nod
     }
 }
 
-/// A snapshot of these threads at `seconds`, over one second. Each process is named after its first
-/// thread and has 4096 pages on node 0.
+/// A snapshot of these threads at `seconds`, over one second. A process has its first thread's
+/// name, and 4096 pages on node 0.
 pub fn snapshot(topology: &Topology, seconds: f64, threads: &[Thread]) -> Snapshot {
     let mut threads = threads.to_vec();
     threads.sort_by_key(|thread| thread.id);
@@ -126,7 +126,7 @@ pub fn snapshot(topology: &Topology, seconds: f64, threads: &[Thread]) -> Snapsh
     }
 }
 
-/// The snapshot of a machine on which nothing runs, over one second that ends at time 0.
+/// A snapshot of an idle machine, over the second that ends at time 0.
 pub fn empty(topology: &Topology) -> Snapshot {
     let node = |node: &numaherd_topology::Node| NodeState {
         id: node.id,
@@ -148,7 +148,7 @@ pub fn empty(topology: &Topology) -> Snapshot {
     }
 }
 
-/// The virtual machine of that name, whose vCPUs are these threads in their order.
+/// A virtual machine whose vCPUs are these threads, in their order.
 pub fn virtual_machine(name: &str, threads: &[Thread]) -> Arc<VirtualMachine> {
     let vcpus = (0..).zip(threads).map(|(index, thread)| VirtualCpu {
         index,

@@ -21,7 +21,7 @@ pub struct Shape {
     pub offline: Vec<u32>,
 }
 
-/// A machine of `nodes` nodes with `cpus` CPUs each, which share a last-level cache.
+/// A machine of `nodes` nodes, each with `cpus` CPUs that share a last-level cache.
 pub fn machine(nodes: u32, cpus: u32) -> Arc<Topology> {
     Arc::new(Shape::uniform(nodes as usize, cpus).topology())
 }

@@ -1,9 +1,8 @@
-//! Writing a sysfs tree as the kernel would show it, to try any machine without having it.
+//! Writes a sysfs tree as the kernel would show it, to test machines that are not available.
 //!
-//! What [`read`](numaherd_topology::sysfs::read) gives back is the same topology, except for what no sysfs shows: latencies
-//! and bandwidths, the siblings of offline CPUs and the caches that only they have, and memory
-//! sizes below 1 KiB. A core and a cache are written once, and linked from the other CPUs that share
-//! them, so that large trees are quick to write.
+//! [`read`](numaherd_topology::sysfs::read) gives back the same topology, except for data that sysfs does not show:
+//! latencies and bandwidths, the siblings of offline CPUs and caches that only these have, and memory sizes below 1
+//! KiB. Each core and cache is written once and linked from its other CPUs, so large trees are quick to write.
 
 use std::fmt::Display;
 use std::fs;
@@ -127,7 +126,7 @@ fn caches_of_each_cpu(topology: &Topology) -> Vec<Vec<&Cache>> {
     of_cpu
 }
 
-/// Where, seen from another CPU's cache directory, the first CPU that shares a cache has it.
+/// The path to a cache's directory at the first CPU that shares it, relative to another CPU's cache directory.
 fn place_of(caches: &[Vec<&Cache>], topology: &Topology, first: CpuId, cache: &Cache) -> String {
     let at = topology
         .cpu_index(first)
@@ -161,7 +160,7 @@ fn write_cache(cache: &Cache, directory: &Directory) -> io::Result<()> {
     if let Some(ways) = cache.ways {
         directory.file("ways_of_associativity", ways)?;
     }
-    // The kernel leaves offline CPUs in this list (seen in Linux 6.12).
+    // The kernel keeps offline CPUs in this list (seen in Linux 6.12).
     directory.file("shared_cpu_list", &cache.cpus)
 }
 

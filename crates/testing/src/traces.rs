@@ -1,4 +1,4 @@
-//! Traces: threads that go round pages of their own and pages that they share.
+//! Traces of threads that access pages of their own and shared pages in turn.
 
 use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
 use serde_json::Map;
@@ -8,15 +8,14 @@ use crate::PAGE_BYTES;
 /// Threads of a trace made by [`shared_pages`].
 pub const THREADS: u64 = 4;
 
-/// Pages that each thread has of its own, and that each group of threads shares.
+/// Number of each thread's own pages, and of each group's shared pages.
 const PAGES: u64 = 128;
 
-/// Where the shared pages of the first group begin, and how far apart those of two groups are.
+/// First shared page of the first group, and distance between two groups' shared pages.
 const SHARED: (u64, u64) = (5000, 500);
 
-/// Four threads of process 10, numbered from 10, in `groups` (1, 2 or 4) of neighbours. The first one touches
-/// all pages, then wakes the others; then each goes `rounds` times round pages of its own and pages that its
-/// group shares.
+/// Four threads of process 10, numbered from 10, in `groups` (1, 2 or 4) groups of neighbours. The first thread touches
+/// all pages, then wakes the others. Then each passes `rounds` times over its own pages and its group's shared pages.
 pub fn shared_pages(groups: u64, rounds: usize) -> Trace {
     let line =
         |page: u64, line: u64| Event::load(0x7000_0000 + page * PAGE_BYTES + line * 64, 8, 4);

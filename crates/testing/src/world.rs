@@ -27,21 +27,21 @@ pub fn measured() -> Vec<SignalReport> {
     Signal::ALL.into_iter().map(report).collect()
 }
 
-/// What happens to the machine before each interval: interval number, machine.
+/// Called before each interval with its number and the machine, which it may change.
 pub type Script = Box<dyn FnMut(u64, &mut FakeWorld)>;
 
-/// What a world is told before time passes.
+/// A call to a world before time passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// To place new pages by this rule.
     NewPages(NewPages),
-    /// To attend to these signals.
+    /// To measure these signals.
     Attend(Vec<Signal>),
     /// For its pager.
     Pager,
 }
 
-/// A scripted machine of threads that obey or fail as the test says.
+/// A scripted machine, whose threads obey or fail as the test says.
 pub struct FakeWorld {
     /// The machine.
     pub topology: Arc<Topology>,
@@ -49,17 +49,17 @@ pub struct FakeWorld {
     pub signals: Vec<SignalReport>,
     /// Its threads, as they are now.
     pub threads: Vec<Thread>,
-    /// How it carries placements out.
+    /// How it carries out placements.
     pub enforcement: Enforcement,
     /// The group of each process that is in one, by the process's number.
     pub groups: BTreeMap<u32, Arc<str>>,
     /// The CPUs that are online now.
     pub online: CpuSet,
-    /// Threads whose affinity the kernel will not set, with its reason.
+    /// Threads whose affinity the kernel refuses to set, with its reason.
     pub refuses: BTreeMap<ThreadId, String>,
-    /// Masks that snapshots show in place of those that threads have: they were read before.
+    /// Outdated masks that snapshots show in place of the threads' present ones.
     pub shown: BTreeMap<ThreadId, CpuSet>,
-    /// Masks that threads get when they are given time to settle.
+    /// Masks that threads get while they have time to settle.
     pub settles: BTreeMap<ThreadId, CpuSet>,
     /// Cpusets that are narrowed between the snapshot and the order.
     pub narrows: BTreeMap<ThreadId, CpuSet>,
@@ -67,27 +67,27 @@ pub struct FakeWorld {
     pub dies: Vec<ThreadId>,
     /// Threads that end as soon as they have been observed.
     pub ends: Vec<ThreadId>,
-    /// Threads that are there, but not among those that are observed.
+    /// Threads that exist but are not observed.
     pub unseen: Vec<ThreadId>,
-    /// From whom the process of a number descends, and whether it is an orphan.
+    /// The kinship of a process, by its number, and whether it is an orphan.
     pub kin: BTreeMap<u32, (Kinship, bool)>,
-    /// Searches for bound threads in which all of them end before they can be looked at, and others take their places.
+    /// Number of searches for bound threads in which all end before a look at them, and others take their places.
     pub misses: u64,
-    /// How long each search for bound threads takes, by [`World::now`], which stands still otherwise.
+    /// How long each search for bound threads takes by [`World::now`], which otherwise stands still.
     pub search_takes: Duration,
-    /// Threads that start one by one, each right after orders were carried out.
+    /// Threads that start one by one, each right after orders are carried out.
     pub starts: Vec<Thread>,
     /// Intervals until the world ends.
     pub ends_after: u64,
-    /// The interval in which nothing can be seen any more.
+    /// The interval from which on observation fails.
     pub blind_from: u64,
     /// All orders it was given, in order.
     pub applied: Vec<Orders>,
-    /// The pager that it hands out.
+    /// The pager that it provides.
     pub pager: Option<Box<dyn Pager>>,
     /// The rules by which it can place new pages.
     pub can_place_new_pages: Vec<NewPages>,
-    /// What it was told before time passed.
+    /// The calls before time passed.
     pub asked: Vec<Asked>,
     /// Intervals in the middle of which it is woken.
     pub woken_in: Vec<u64>,
@@ -138,14 +138,14 @@ impl FakeWorld {
         }
     }
 
-    /// The same, with a script.
+    /// Adds a script.
     #[must_use]
     pub fn scripted(mut self, script: impl FnMut(u64, &mut Self) + 'static) -> Self {
         self.script = Some(Box::new(script));
         self
     }
 
-    /// The thread of a number.
+    /// The thread with this number.
     pub fn thread(&mut self, number: u32) -> &mut Thread {
         let found = self.threads.iter_mut().find(|t| t.id == tid(number));
         found.expect("a thread of that number")
@@ -374,17 +374,17 @@ impl FakeWorld {
     }
 }
 
-/// What a round of a [`FakePager`] brings.
+/// The result of a round of a [`FakePager`].
 pub enum Round {
     /// Samples and notices.
     Sees(Vec<Sample>, Vec<Notice>),
     /// The end.
     Ends,
-    /// Samples cannot be had any more; why.
+    /// Samples are no longer available, for this reason.
     Fails(String),
 }
 
-/// A pager that runs by itself and brings, in each round, what its script says.
+/// A pager that runs by itself and returns its script's results, round by round.
 pub struct FakePager {
     script: Box<dyn FnMut() -> Round + Send>,
     seen: Result<Vec<Sample>, String>,
@@ -408,7 +408,7 @@ impl FakePager {
         }
     }
 
-    /// The same with another outcome of each order.
+    /// Replaces the outcome of each order.
     #[must_use]
     pub fn answering(mut self, answer: fn(&PageOrder) -> PageOutcome) -> Self {
         self.answer = answer;

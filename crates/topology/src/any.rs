@@ -1,4 +1,4 @@
-//! Reading a machine by whatever words a person gives: one function for the command line.
+//! Reads a machine by the words of a user: one function for the command line.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{hwloc, sysfs};
 /// 4. a text with a colon: an hwloc synthetic string.
 ///
 /// # Errors
-/// What the reader that fits says; [`ReadError::Unrecognised`] lists what was tried where none fits.
+/// The error of the reader that fits; if none fits, [`ReadError::Unrecognised`] lists what was tried.
 pub fn read_any(spec: &str) -> Result<Topology, ReadError> {
     let path = Path::new(spec);
     if path.is_dir() {

@@ -1,9 +1,9 @@
-//! A machine drawn for people, in so many columns of text.
+//! Draws a machine as text with a limited number of columns.
 //!
-//! A box per node with its memory domains, their caches, and a bracket per core with its CPUs; then
-//! the distances and, where they are known, the latencies. On machines of many nodes, nodes of one
-//! build share a box, and a matrix becomes a line per value; domains of many cores list their CPUs
-//! instead of drawing each core. So 64 nodes and 4096 CPUs still fit a screen.
+//! Each node is a box with its memory domains, their caches, and a bracket per core with its CPUs.
+//! The distances and, if known, the latencies follow. On machines with many nodes, equal nodes
+//! share a box, and a matrix becomes a line per value; domains with many cores list their CPUs
+//! instead of each core. So 64 nodes and 4096 CPUs still fit on a screen.
 
 mod matrix;
 mod node;
@@ -15,7 +15,7 @@ use numaherd_quantity::{bytes, counted, noun};
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Node, Topology};
 
-/// Up to so many nodes, each has a box of its own and matrices are printed whole.
+/// Up to this number of nodes, each has a box of its own and matrices are printed whole.
 const UNFOLDED_NODES: usize = 8;
 
 /// Draws the machine in at most `columns` columns (as far as its names and lists allow).
@@ -78,7 +78,7 @@ fn summary(topology: &Topology, columns: usize) -> String {
     format!("{name}:\n{}\n", lines.join("\n"))
 }
 
-/// Nodes by their build: same memory, same domains with as many cores, threads and caches.
+/// Groups equal nodes: those with the same memory and with domains of the same numbers of cores, threads and caches.
 fn alike<'a>(topology: &Topology, nodes: &[&'a Node]) -> Vec<Vec<&'a Node>> {
     let mut builds: Vec<(String, Vec<&Node>)> = Vec::new();
     for &node in nodes {

@@ -1,7 +1,7 @@
 //! Why a description of a machine cannot be read: one error for all readers.
 //!
 //! Each says what was read, what was found in it, why that is wrong and what to do. The text is
-//! complete in itself (no `source` chain), so that it reads the same however a program prints it.
+//! complete without a `source` chain, so it is the same in whatever way a program prints it.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub enum ReadError {
     /// A file that people write cannot be read, or is wrong at a line and key.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file's contents are not what that file must hold.
+    /// A file does not have the contents that it must have.
     #[error("{path} holds {found:?}: {why}", path = path.display())]
     Contents {
         /// The file.
@@ -64,15 +64,15 @@ pub enum ReadError {
         /// All names.
         presets: String,
     },
-    /// The description reads well but describes no machine.
+    /// The description is well-formed, but no such machine is possible.
     #[error("{path}: {why}", path = path.display())]
     Invalid {
         /// The file, directory or name.
         path: PathBuf,
-        /// What cannot be.
+        /// What is impossible.
         why: Invalid,
     },
-    /// A topology was asked for by words that fit no reader.
+    /// The user's words for a topology fit no reader.
     #[error("cannot identify {spec:?}: {tried}")]
     Unrecognised {
         /// The words.
@@ -83,7 +83,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// An [`Invalid`] with the source it was found in.
+    /// An [`Invalid`] with its source.
     pub fn invalid(path: impl Into<PathBuf>, why: Invalid) -> Self {
         Self::Invalid {
             path: path.into(),

@@ -1,6 +1,6 @@
-//! What figures of a machine must hold to, whether a machine file gives them, the kernel or hwloc.
+//! Checks of a machine's figures, whether from a machine file, the kernel or hwloc.
 //!
-//! Each function says what is wrong with a figure; whose figure it is, its caller says.
+//! Each function says what is wrong with a figure; its caller adds the figure's name.
 
 use crate::id::NodeId;
 
@@ -42,8 +42,8 @@ pub(crate) fn positive_for_each(row: &[f64], nodes: usize) -> Checked {
     }
 }
 
-/// A SLIT as the kernel would accept it: it refuses one whose local distance is not 10 or whose others are below
-/// it; 255 means unreachable. A wrong table must not make a remote node look local.
+/// A SLIT that the kernel would accept: local distances are 10 and others at least that; 255 means unreachable. A wrong
+/// table must not make a remote node look local.
 pub(crate) fn distances(rows: &[Vec<u32>], nodes: &[NodeId]) -> Checked {
     square(rows, nodes.len())?;
     for (from, row) in nodes.iter().zip(rows) {

@@ -1,10 +1,10 @@
-//! hwloc's two ways to write a machine down: synthetic strings ([`synthetic`]) and XML ([`xml`],
+//! hwloc's two forms of a machine: synthetic strings ([`synthetic`]) and XML ([`xml`],
 //! [`read_xml`]).
 //!
 //! Sources: the pages "Synthetic topologies", "Object attributes" and "Topology attributes" of
-//! hwloc's documentation, `hwloc2.dtd` of its repository (which version 3 keeps), and what `lstopo`
-//! 2.9 makes of the strings. Tests compare with `lstopo`'s own XML of the same strings, and read
-//! files of version 3's form.
+//! hwloc's documentation, `hwloc2.dtd` of its repository (which version 3 keeps), and the output of
+//! `lstopo` 2.9 for such strings. Tests compare with `lstopo`'s own XML of the same strings, and
+//! read files of version 3's form.
 
 mod bitmap;
 mod expand;
@@ -19,15 +19,15 @@ use crate::id::{CpuId, NodeId};
 use crate::set::CpuSet;
 use crate::topology::Node;
 
-/// Memory with the CPUs that hwloc calls near to it, which several nodes may share.
+/// Memory with its CPUs according to hwloc, which several nodes may share.
 struct Memory {
     id: NodeId,
     bytes: u64,
     near: CpuSet,
 }
 
-/// Gives each CPU to one node, as the kernel would: the node that is near to the fewest CPUs, of
-/// equals the one of the lowest number. Other nodes (HBM beside DRAM, a CXL expander near to a
+/// Assigns each CPU to one node, as the kernel would: the node that is near to the fewest CPUs, of
+/// equals the one with the lowest number. Other nodes (HBM beside DRAM, a CXL expander near to a
 /// whole machine) are memory without CPUs.
 fn dealt(mut memories: Vec<Memory>, cpus: &CpuSet) -> Vec<Node> {
     memories.sort_by_key(|memory| (memory.near.len(), memory.id));

@@ -1,7 +1,7 @@
-//! Names of the parts of a machine, as distinct types so that a core is never taken for a CPU.
+//! Numbers of a machine's parts, as distinct types, so that a core is never mistaken for a CPU.
 //!
-//! CPU, node and package numbers are the kernel's own (sparse is fine). Core and domain numbers are
-//! dense indices that [`crate::Topology`] gives out, in the order of each part's lowest CPU.
+//! CPU, node and package numbers are the kernel's own (they may be sparse). Core and domain numbers
+//! are dense indices that [`crate::Topology`] assigns in the order of each part's lowest CPU.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! A [`Topology`] is a value: it can come from a live sysfs tree under any root, from an hwloc XML
 //! file, from an hwloc synthetic string, or from a machine file (`data/machines/*.toml`, see
-//! [`machine`]). Whoever uses one cannot tell where it came from. Nothing here has a fixed maximum.
+//! [`machine`]). It does not depend on its source. Nothing here has a fixed maximum.
 //!
 //! | from | by |
 //! |---|---|
@@ -14,9 +14,9 @@
 //!
 //! [`draw`] shows a machine to people, [`Topology::view`] to programs.
 //!
-//! Words (the field's own): a *node* is a memory node, with or without memory and with or without
-//! CPUs; a *memory domain* is the set of CPUs that share a last-level cache, together with the node
-//! they are local to; a *core* may have several CPUs (SMT siblings).
+//! Terms: a *node* is a memory node, with or without memory and with or without CPUs; a *memory
+//! domain* is the set of CPUs that share a last-level cache, together with the node they are local
+//! to; a *core* may have several CPUs (SMT siblings).
 
 mod any;
 mod draw;

@@ -1,17 +1,17 @@
-//! Links between nodes: which there are, and the way that lines take over them.
+//! The links between nodes, and the routes of lines over them.
 //!
-//! A machine file gives bandwidths, not which nodes are joined. Two nodes have a link of their own
-//! unless a third is clearly nearer to both of them than they are to each other; between the others,
-//! lines go by way of such nodes. Links have two directions: latencies are the means of both.
+//! A machine file gives bandwidths, but not the pairs of nodes that are linked. Two nodes have a direct link unless a
+//! third is clearly nearer to both of them than they are to each other; otherwise, lines pass through such nodes. Links
+//! have two directions: the latency is the mean of both.
 //!
-//! Ways are shortest by number of links; among equals, the one through the lowest-numbered node
+//! A route has the fewest links; of equal routes, it is the one through the lowest-numbered node
 //! next to the receiver.
 
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// How far measured latencies of equal ways are from each other, as a share.
+/// Relative difference between measured latencies of equal routes.
 const EQUAL_WAYS: f64 = 0.02;
 
 /// One direction of a link. Nodes are places in [`crate::Topology::nodes`].
@@ -26,7 +26,7 @@ pub struct Link {
     pub gb_per_s: f64,
 }
 
-/// Two nodes that no links join.
+/// Two nodes without a route between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no links lead from node {from} to node {to}")]
 pub struct NoWay {
@@ -37,8 +37,8 @@ pub struct NoWay {
 }
 
 impl Machine {
-    /// The links, each direction one. None where the file gives no bandwidth for them, or no
-    /// latencies, from which they are told.
+    /// The links, one entry for each direction. Empty if the file does not give their bandwidth, or
+    /// the latencies from which they are derived.
     pub fn links(&self) -> Vec<Link> {
         let Some(latency_ns) = &self.memory.latency_ns else {
             return Vec::new();
@@ -50,7 +50,7 @@ impl Machine {
                 .or(self.memory.link_gb_per_s)
         };
         let nodes = latency_ns.len();
-        // Links have two directions, and figures of equal ways differ by a percent.
+        // Links have two directions, and figures of equal routes differ by a percent.
         let mean = |a: usize, b: usize| (latency_ns[a][b] + latency_ns[b][a]) / 2.0;
         let joined = |from: usize, to: usize| {
             let apart = mean(from, to) * (1.0 - EQUAL_WAYS);
@@ -73,11 +73,11 @@ impl Machine {
     }
 }
 
-/// Places in `links` on the way from each node to each, in order: row `from * nodes + to`. Empty
-/// ways everywhere when there are no links at all. Breadth-first towards each receiver.
+/// Indices in `links` of the links on the route from each node to each, in order: entry `from * nodes + to`. All routes
+/// are empty if there are no links at all. Breadth-first search from each receiver.
 ///
 /// # Errors
-/// The first two nodes that are not joined, where there are links.
+/// The first two nodes without a route, if there are links.
 pub fn ways(nodes: usize, links: &[Link]) -> Result<Vec<Vec<usize>>, NoWay> {
     let mut ways = vec![Vec::new(); nodes * nodes];
     if links.is_empty() {

@@ -1,7 +1,7 @@
-//! Machine files: a machine described by shape, caches, latencies and bandwidths, with its sources.
+//! Machine files: descriptions of machines by shape, caches, latencies and bandwidths, with sources.
 //!
 //! `data/machines/*.toml` hold the presets; a user's own file has the same form. The lab boots a
-//! guest of a machine file's shape and models its hardware from the same figures.
+//! guest with a machine file's shape and models its hardware from the same figures.
 //!
 //! ```toml
 //! name = "example"
@@ -96,7 +96,7 @@ pub struct Machine {
     pub core: CoreSpec,
 }
 
-/// How many of each part a machine has.
+/// The number of each of a machine's parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -110,7 +110,7 @@ pub struct Shape {
     /// SMT siblings.
     #[serde(default = "one")]
     pub threads_per_core: u32,
-    /// How they are numbered.
+    /// How the CPUs of a core are numbered.
     #[serde(default, skip_serializing_if = "SiblingNumbers::is_apart")]
     pub sibling_numbers: SiblingNumbers,
     /// Nodes in a package: 2 or more with sub-NUMA clustering.
@@ -160,8 +160,8 @@ pub struct CacheSpec {
     pub kind: CacheKind,
     /// Size in KiB.
     pub size_kib: u64,
-    /// Associativity; 0 where no source gives it (a model then takes a small one as fully associative, and
-    /// refuses a large one).
+    /// Associativity; 0 where no source gives it (a model then takes a small cache as fully associative, and refuses a
+    /// large one).
     #[serde(default)]
     pub ways: u32,
     /// Line size in bytes.
@@ -171,8 +171,8 @@ pub struct CacheSpec {
     pub shared_by: SharedBy,
     /// Latency of a hit in ns, from the core; `None` where no source gives one.
     pub latency_ns: Option<f64>,
-    /// Whether it holds everything that the caches nearer to its cores hold; where not, what those
-    /// hold comes on top.
+    /// Whether it includes the contents of the caches nearer to its cores. If not, their capacities
+    /// add up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inclusive: bool,
 }
@@ -185,22 +185,22 @@ pub struct Memory {
     pub distance: Option<Vec<Vec<u32>>>,
     /// Idle latencies in ns.
     pub latency_ns: Option<Vec<Vec<f64>>>,
-    /// Idle latencies in ns of a line that another core holds modified: from the cores of the row's
-    /// node to a core of the column's; on the diagonal to another core of the same memory domain.
+    /// Idle latencies in ns of a line that another core holds modified: from a core of the row's
+    /// node to one of the column's; on the diagonal, to another core of the same memory domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_line_ns: Option<Vec<Vec<f64>>>,
     /// Read bandwidth of each node in GB/s.
     pub node_gb_per_s: Option<PerNode<f64>>,
-    /// What programs reach of it with all cores, in GB/s; left out where `node_gb_per_s` was
-    /// itself measured.
+    /// The part of it that programs reach with all cores, in GB/s; left out where `node_gb_per_s`
+    /// itself was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_sustained_gb_per_s: Option<PerNode<f64>>,
     /// Bandwidth of every link per direction in GB/s.
     pub link_gb_per_s: Option<f64>,
     /// Bandwidth from row to column in GB/s, where links differ.
     pub link_matrix_gb_per_s: Option<Vec<Vec<f64>>>,
-    /// Whether every line read from memory is asked after in the caches of all nodes, over their
-    /// links, which then carry these packets beside lines.
+    /// Whether every read of a line from memory probes the caches of all nodes; the links then
+    /// carry these packets, too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub broadcast_probes: bool,
 }
@@ -230,8 +230,8 @@ pub struct TlbLevelSpec {
     pub entries: u32,
     /// Associativity; as many as `entries` for a fully associative one.
     pub ways: u32,
-    /// From a request to the translation when it is here, in ns; of the first level, part of the
-    /// instruction, so that it is left out.
+    /// Time from a request to the translation on a hit, in ns; left out for the first level, where
+    /// it is part of the instruction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<f64>,
 }
@@ -260,16 +260,16 @@ pub struct CoreSpec {
     pub prefetch_lines: Option<u32>,
     /// Clock in GHz.
     pub clock_ghz: Option<f64>,
-    /// Whether its prefetchers stop at the end of each 4 KiB page, so that a stream begins anew in
-    /// the next; false when left out.
+    /// Whether its prefetchers stop at the end of each 4 KiB page, and streams start again in the
+    /// next; false when left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prefetch_stops_at_pages: bool,
-    /// What two SMT siblings get done together, in what one does alone: from 1 (each half as much) to 2;
-    /// where it is left out, each is modelled as a core of its own.
+    /// Throughput of two SMT siblings relative to one alone: from 1 (each half as fast) to 2. If it is left out, each
+    /// is modelled as a core of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smt_throughput: Option<f64>,
-    /// Cycles that it needs where the core that program profiles were measured on needs one (see
-    /// `data/programs`), with all data in its caches; 1 when left out.
+    /// Cycles that it needs, with all data in its caches, for one cycle of the core that program
+    /// profiles were measured on (see `data/programs`); 1 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_scale: Option<f64>,
 }

@@ -1,11 +1,11 @@
-//! From what a reader found to a checked [`Topology`].
+//! Builds a checked [`Topology`] from a reader's findings.
 //!
-//! A reader fills [`Parts`] with what its source says and nothing more; [`Topology::new`] checks it
-//! and derives cores and memory domains by one rule for all sources.
+//! A reader fills [`Parts`] with its source's content and nothing more; [`Topology::new`] checks it
+//! and derives cores and memory domains by the same rule for all sources.
 //!
-//! The rule of memory domains: the CPUs of a node that share a last-level cache. A last-level cache
-//! is the cache of the highest level that holds data, if it is of level 3 or more, or of level 2 and
-//! shared by several cores; where a CPU has none (a virtual machine that hides its L3, say), its
+//! The rule: a memory domain is the CPUs of a node that share a last-level cache. A CPU's
+//! last-level cache is its data cache of the highest level, if that is 3 or more, or 2 and shared
+//! by several cores. If a CPU has none (for instance because a virtual machine hides its L3), its
 //! domain is its node. A cache that spans nodes (sub-NUMA clustering) makes one domain per node.
 
 mod check;
@@ -18,8 +18,8 @@ use crate::id::{CoreId, CpuId, DomainId, NodeId, PackageId};
 use crate::set::CpuSet;
 use crate::topology::{Cache, CacheKind, Core, Cpu, Domain, Invalid, Node, Timing, Topology};
 
-/// More nodes than this are taken for a mistake, so that no file can ask for matrices of gigabytes.
-/// (The kernel's own limit, `MAX_NUMNODES`, is 1024.)
+/// More nodes than this count as a mistake, so that no file can demand matrices of gigabytes. (The
+/// kernel's own limit, `MAX_NUMNODES`, is 1024.)
 pub(crate) const LARGEST_NODES: u32 = 8192;
 
 /// One CPU as a reader found it.
@@ -37,7 +37,7 @@ pub struct CpuPart {
     pub capacity: Option<u32>,
 }
 
-/// What a reader found.
+/// A reader's findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
     /// The machine's name.
@@ -59,7 +59,7 @@ impl Topology {
     /// Checks what a reader found and derives cores and memory domains.
     ///
     /// # Errors
-    /// [`Invalid`] names the first thing that cannot be.
+    /// [`Invalid`] names the first impossibility.
     pub fn new(parts: Parts) -> Result<Self, Invalid> {
         let Parts {
             name,
@@ -152,7 +152,7 @@ impl From<Topology> for Parts {
 /// The computing power of the strongest core.
 const FULL_CAPACITY: u64 = 1024;
 
-/// Gives the online CPUs their computing power: what a source says of each, on the scale that ends with its strongest.
+/// Sets the computing power of the online CPUs from a source's `values`, scaled so that `strongest` becomes 1024.
 pub(crate) fn set_capacities(cpus: &mut [CpuPart], values: &[u64], strongest: u64) {
     for (cpu, &value) in cpus.iter_mut().filter(|cpu| cpu.online).zip(values) {
         let scaled = u128::from(value) * u128::from(FULL_CAPACITY) / u128::from(strongest.max(1));
@@ -160,7 +160,7 @@ pub(crate) fn set_capacities(cpus: &mut [CpuPart], values: &[u64], strongest: u6
     }
 }
 
-/// A matrix of so many rows and columns.
+/// A matrix of `size` rows and columns.
 pub(crate) fn square<T>(size: usize, entry: impl Fn(usize, usize) -> T) -> Vec<Vec<T>> {
     let row = |from| (0..size).map(|to| entry(from, to)).collect();
     (0..size).map(row).collect()
@@ -204,10 +204,10 @@ fn node_of_each_cpu(
             }
         }
     }
-    // The kernel keeps offline CPUs out of their node's list, but (seen in Linux 6.12) not out of
-    // their caches': such a CPU counts to the node of those it shares the smallest cache with.
-    // Where there is no such cache it counts to the lowest node that has CPUs, until it comes
-    // online and the machine is read again.
+    // The kernel removes offline CPUs from their node's list, but (seen in Linux 6.12) not from
+    // their caches' lists. Such a CPU belongs to the node of the CPUs with which it shares its
+    // smallest cache. Without such a cache, it belongs to the lowest node that has CPUs, until it
+    // comes online and the machine is read again.
     let fallback = nodes.iter().find(|node| !node.cpus.is_empty());
     let fallback = fallback.map(|node| node.id);
     let beside = |cpu: CpuId| {
@@ -308,7 +308,7 @@ fn domain_of_each_cpu(
             }
         }
     }
-    // Nothing is known of an offline CPU's caches: it counts to the first domain of its node.
+    // An offline CPU's caches are unknown: it belongs to the first domain of its node.
     let mut first_of_node: BTreeMap<NodeId, Option<usize>> = BTreeMap::new();
     for at in (0..cpus.len()).filter(|&at| cpus[at].online) {
         first_of_node.entry(node_of[at]).or_insert(last_level[at]);

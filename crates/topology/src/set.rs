@@ -24,9 +24,9 @@ pub type NodeSet = IdSet<NodeId>;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Numbers above this are refused when they are read, so that no file can take gigabytes: what is
-/// known of each CPU grows with the numbers of its siblings. No maximum for real machines: the
-/// kernel's own `NR_CPUS` ends at 8192 and `MAX_NUMNODES` at 1024.
+/// Parsing refuses numbers above this, so that no file can take gigabytes: the data on each CPU
+/// grows with the numbers of its siblings. It does not limit real machines: the kernel's `NR_CPUS`
+/// is at most 8192 and `MAX_NUMNODES` 1024.
 pub const LARGEST_PARSED: u32 = 1 << 16;
 
 /// A set of small numbers, as a bit vector that grows as needed.
@@ -53,7 +53,7 @@ impl<T: Id> IdSet<T> {
         Self::default()
     }
 
-    /// Adds a number; false when it was there already.
+    /// Adds a number; returns false if it was there already.
     pub fn insert(&mut self, id: T) -> bool {
         let (word, bit) = place(id);
         if self.words.len() <= word {
@@ -64,7 +64,7 @@ impl<T: Id> IdSet<T> {
         fresh
     }
 
-    /// The runs of adjoining numbers, ascending, as first and last.
+    /// The runs of consecutive numbers, ascending, as first and last.
     fn runs(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let mut numbers = self.iter().map(Into::<u32>::into).peekable();
         std::iter::from_fn(move || {
@@ -77,7 +77,7 @@ impl<T: Id> IdSet<T> {
         })
     }
 
-    /// Takes a number out; false when it was not there.
+    /// Removes a number; returns false if it was not there.
     pub fn remove(&mut self, id: T) -> bool {
         let (word, bit) = place(id);
         let there = self.words.get(word).is_some_and(|w| w & bit != 0);
@@ -263,8 +263,8 @@ impl<T: Id> FromStr for IdSet<T> {
         if text.is_empty() {
             return Ok(set);
         }
-        // Each number is named once in what the kernel writes. A list that names more numbers
-        // than there can be repeats itself, which is refused before it costs time.
+        // The kernel writes each number once. A list with more numbers than can exist repeats
+        // itself; it is refused before it costs time.
         let mut left = u64::from(LARGEST_PARSED) + 1;
         for part in text.split(',') {
             add_part(&mut set, part.trim(), &mut left)?;
@@ -308,7 +308,7 @@ fn add_part<T: Id>(set: &mut IdSet<T>, part: &str, left: &mut u64) -> Result<(),
     Ok(())
 }
 
-/// As a setting: a list such as `0-7,16-23`, which names at least one.
+/// As a setting: a list such as `0-7,16-23` with at least one number.
 impl<T> Value for IdSet<T> {
     const KIND: Kind = Kind::Text;
 

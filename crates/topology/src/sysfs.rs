@@ -1,8 +1,8 @@
-//! A machine as the Linux kernel shows it: reading a sysfs tree under any root.
+//! Reads a machine from the Linux kernel's sysfs tree under any root.
 //!
 //! The root is the directory that holds `sys` (and `proc`): `/` for the live machine, or that of a
 //! captured or generated tree. Nothing in a tree is trusted: every file may be missing, wrong,
-//! huge, or no file at all, and an error names its path, what was found and what to do.
+//! huge, or no regular file. An error names its path, what was found and what to do.
 //!
 //! What is read, below `sys/devices/system`:
 //!
@@ -20,14 +20,14 @@
 //! | `cpu/cpuN/cpu_capacity` | heterogeneous cores | see [`capacity`](self#heterogeneous-cores) |
 //!
 //! A kernel without `CONFIG_NUMA` has no `node` directory: then there is one node, 0, with all CPUs
-//! and the memory of `proc/meminfo`. Distances from and to an offline node are 255, the SLIT's word
-//! for unreachable. The machine's name is `proc/sys/kernel/hostname`, else the root's path.
+//! and the memory of `proc/meminfo`. Distances from and to an offline node are 255, which means
+//! unreachable in the SLIT. The machine's name is `proc/sys/kernel/hostname`, else the root's path.
 //!
 //! # Heterogeneous cores
-//! `cpu_capacity` counts where the kernel shows it. Else, where Intel's hybrid machines show both
+//! `cpu_capacity` counts if the kernel shows it. Else, on Intel's hybrid machines, which show both
 //! `sys/devices/cpu_core` and `cpu_atom`, capacities are in proportion to `acpi_cppc/highest_perf`
-//! (which the kernel itself uses for this), or, where that is missing, to
-//! `cpufreq/cpuinfo_max_freq`. Otherwise all cores count as equal.
+//! (which the kernel itself uses for this) or, if that is missing, to `cpufreq/cpuinfo_max_freq`.
+//! Otherwise all cores count as equal.
 //!
 //! Sources: `Documentation/ABI/stable/sysfs-devices-node`, `.../testing/sysfs-devices-system-cpu`,
 //! `Documentation/admin-guide/mm/numaperf.rst` (MiB/s and ns of the HMAT figures).

@@ -1,8 +1,8 @@
-//! The machine as a value: what every other crate asks about nodes, domains, cores and CPUs.
+//! The machine as a value, which answers all other crates' questions about nodes, domains, cores and CPUs.
 //!
-//! A [`Topology`] is built once by one of the readers through [`Topology::new`], which checks it
-//! ([`Invalid`]) and derives cores' and domains' dense numbers. Look-ups are by index, so that
-//! a machine with 4096 CPUs costs no more per question than one with 4.
+//! A reader builds a [`Topology`] once through [`Topology::new`], which checks it ([`Invalid`]) and
+//! gives cores and domains dense numbers. Look-ups are by index, so they cost no more on a machine
+//! with 4096 CPUs than on one with 4.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub struct Cache {
 pub struct Cpu {
     /// The kernel's number.
     pub id: CpuId,
-    /// Whether the kernel can run something on it now.
+    /// Whether the kernel can run threads on it now.
     pub online: bool,
     /// Its core (SMT siblings share one).
     pub core: CoreId,
@@ -131,7 +131,7 @@ pub struct Timing {
     pub link_gb_per_s: Option<Vec<Vec<f64>>>,
 }
 
-/// A machine. Written and read as its [`Parts`], so that what was read is checked again.
+/// A machine. It is serialised as its [`Parts`], so deserialising checks it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Parts", into = "Parts")]
 pub struct Topology {
@@ -148,7 +148,7 @@ pub struct Topology {
     pub(crate) node_at: Vec<Option<u32>>,
 }
 
-/// Why a description is not that of a machine. Readers add the file.
+/// Why a description is not a valid machine. Readers add the file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -185,12 +185,12 @@ pub enum Invalid {
         cpu: CpuId,
         /// The level of the caches.
         level: u8,
-        /// Who shares one of them.
+        /// The CPUs that share one of them.
         first: String,
-        /// Who shares the other.
+        /// The CPUs that share the other.
         second: String,
     },
-    /// Two CPUs are said to be one core, which cannot be.
+    /// Two CPUs cannot be one core, but the description says so.
     #[error("CPUs {first} and {second} cannot be one core: {reason}")]
     TornCore {
         /// The one.
@@ -211,7 +211,7 @@ pub enum Invalid {
     /// A CPU belongs to no node.
     #[error("CPU {0} belongs to no node")]
     CpuWithoutNode(CpuId),
-    /// Figures of a machine that cannot be, or do not fit the nodes.
+    /// Figures of a machine are impossible or do not fit the nodes.
     #[error("{what}: {why}")]
     Figure {
         /// Which figures: in words, or by the dotted key of a machine file.
@@ -219,7 +219,7 @@ pub enum Invalid {
         /// What is wrong with it.
         why: String,
     },
-    /// A figure that cannot be.
+    /// A figure is impossible.
     #[error("{what} is {value}, which cannot be: {reason}")]
     Impossible {
         /// Which figure.
@@ -232,7 +232,7 @@ pub enum Invalid {
 }
 
 impl Topology {
-    /// The machine's name (a preset's, or what the reader was given).
+    /// The machine's name (a preset's, or the reader's).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -309,14 +309,14 @@ impl Topology {
         Some(self.distances.rows[self.node_index(from)?][self.node_index(to)?])
     }
 
-    /// The node whose memory is nearest to a node: itself where it has memory, else by the SLIT, the first
-    /// of several. A node that does not exist is its own.
+    /// The node whose memory is nearest to a node: itself if it has memory, else by the SLIT, the first of equals. For
+    /// a node that does not exist, returns that node.
     pub fn memory_near(&self, node: NodeId) -> NodeId {
         self.nearest(node, Node::has_memory)
     }
 
-    /// The node whose CPUs are nearest to a node's memory: itself where it has CPUs, else by the SLIT, the
-    /// first of several. A node that does not exist is its own.
+    /// The node whose CPUs are nearest to a node's memory: itself if it has CPUs, else by the SLIT, the first of
+    /// equals. For a node that does not exist, returns that node.
     pub fn cpus_near(&self, node: NodeId) -> NodeId {
         self.nearest(node, |node| !node.cpus.is_empty())
     }

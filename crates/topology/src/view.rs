@@ -1,18 +1,18 @@
-//! A machine as it is shown to other programs (`numaherd topology --json`).
+//! A machine's form for other programs (`numaherd topology --json`).
 //!
-//! [`Topology`] itself is written as its parts, to be read back; a [`View`] has what was derived as
-//! well, by name. Fields are only added; what changes its meaning gets a new `schema`. Sets are in
-//! the kernel's list syntax. Rows and columns of matrices follow `nodes`. What is not known is null.
+//! [`Topology`] itself is serialised as its parts, to be read back; a [`View`] also has the derived
+//! data, by name. New versions only add fields; a change of meaning raises `schema`. Sets are in
+//! the kernel's list syntax. Rows and columns of matrices follow `nodes`. Unknown values are null.
 
 use serde::Serialize;
 
 use crate::id::{CoreId, DomainId};
 use crate::topology::{Cache, Core, Cpu, Domain, Node, Timing, Topology};
 
-/// A machine with all that was derived.
+/// A machine with all derived data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct View<'t> {
-    /// The form of this text: 1.
+    /// The version of this form: 1.
     pub schema: u32,
     /// The machine's name.
     pub name: &'t str,
@@ -53,7 +53,7 @@ pub struct CoreView<'t> {
 }
 
 impl Topology {
-    /// The machine as it is shown to other programs.
+    /// The machine's form for other programs.
     pub fn view(&self) -> View<'_> {
         let domains_of = |node: &Node| {
             let domains = self

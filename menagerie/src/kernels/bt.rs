@@ -1,10 +1,10 @@
 //! bt: the synthetic flow of [`cfd`](super::cfd), marched by the scheme of Beam and Warming: along
-//! each axis in turn the five equations are solved together, a line of the grid at a time, as a
+//! each axis in turn, the five equations are solved together, one line of the grid at a time, as a
 //! block tridiagonal system.
 //!
 //! Threads split the planes of constant z for the right-hand side and the systems along x and y,
-//! and the planes of constant y for those along z: twice in each step all of the change array, and
-//! once all of the state, goes from one split to the other.
+//! and the planes of constant y for those along z. So in each step, all of the change array passes
+//! from one split to the other twice, and all of the state once.
 //!
 //! Source: RNR-94-007, section 3.3 (the approximate factorisation).
 
@@ -31,7 +31,7 @@ const SIZES: [(usize, u64, f64); 5] = [
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     application::problem(terms, terms.class.of(SIZES), |_| Ok(Bt))
 }

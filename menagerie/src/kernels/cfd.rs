@@ -1,13 +1,13 @@
-//! cfd: what the three pseudo-applications bt, sp and lu have in common.
+//! cfd: the common part of the three pseudo-applications bt, sp and lu.
 //!
 //! All three march the same synthetic system of five coupled equations to its steady state:
-//! density, three momenta and energy of a compressible viscous flow in the unit cube, on an even
-//! grid, by central differences with a fourth-order dissipation, driven by a forcing chosen so that
-//! a known polynomial is the solution. They differ in how they take a step. Nothing here is a real
-//! flow; the constants make the system behave like one.
+//! density, three momenta and energy of a compressible viscous flow in the unit cube. They use an
+//! even grid and central differences with a fourth-order dissipation; the forcing is chosen so that
+//! a known polynomial is the solution. They differ in how they take a step. The flow is not real,
+//! but the constants make the system behave like one.
 //!
 //! Source: Bailey et al., "The NAS Parallel Benchmarks", RNR-94-007, section 3 ("A methodology for
-//! the simulated CFD applications"), whose letters the comments name.
+//! the simulated CFD applications"). Comments give the report's symbols.
 //!
 //! | file | subject |
 //! |---|---|
@@ -23,10 +23,10 @@ pub mod flow;
 pub mod grid;
 pub mod jacobian;
 
-/// Density, three momenta, energy; or anything else of which a point has five.
+/// Density, three momenta, energy; or any other five values of a point.
 pub type Five = [f64; 5];
 
-/// Number of the energy among the five.
+/// Index of the energy among the five.
 pub const ENERGY: usize = 4;
 
 /// Ratio of specific heats (c1).
@@ -57,12 +57,12 @@ impl Axis {
         self as usize
     }
 
-    /// Number of the momentum along this axis among the five.
+    /// Index of the momentum along this axis among the five.
     pub const fn momentum(self) -> usize {
         self as usize + 1
     }
 
-    /// Diffusion added along this axis, the same for all five equations (d_x, d_y, d_z).
+    /// Additional diffusion along this axis, the same for all five equations (d_x, d_y, d_z).
     pub const fn diffusion(self) -> f64 {
         match self {
             Axis::X | Axis::Y => 0.75,
@@ -72,7 +72,7 @@ impl Axis {
 }
 
 /// Weights of the fourth difference at `position` of a line of `n` points, for the points two
-/// before to two after. Near the border points that would lie on it or outside are left out.
+/// before to two after. Near the border, points that would lie on it or outside are left out.
 pub const fn fourth_difference(position: usize, n: usize) -> Five {
     if position == 1 {
         [0.0, 0.0, 5.0, -4.0, 1.0]

@@ -1,13 +1,13 @@
 //! cg: the smallest eigenvalue of a large sparse matrix, by inverse iteration with conjugate
 //! gradients (RNR-94-007, section 2.2.2 "CG"; sizes and values of NPB 3).
 //!
-//! The matrix A is the sum of outer products of sparse random vectors, weighted so that its
-//! condition is known, with a shift on the diagonal; the benchmark finds zeta, an estimate of the
+//! The matrix A is the sum of outer products of sparse random vectors, weighted for a known
+//! condition number, with a shift on the diagonal. The benchmark finds zeta, an estimate of the
 //! eigenvalue nearest the shift. Every iteration solves A z = x with 25 steps of conjugate
 //! gradients.
 //!
-//! Memory: a thread owns a block of rows of A and the same block of every vector. It streams its
-//! rows from its own memory, and gathers elements of p that the columns name: those of all threads.
+//! Memory: a thread owns a block of rows of A and the same block of every vector. It streams its rows from its own
+//! memory, and gathers the elements of p that the columns name, from all threads' blocks.
 
 use super::nas_random::{NasRandom, SEED};
 use super::{Array, Check, Class, Kernel, Member, Problem, Stopped, Terms, WholeArray};
@@ -46,7 +46,7 @@ impl Size {
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let size = Size::of(terms.class);
     let Size { rows, shift, .. } = size;
@@ -59,7 +59,7 @@ pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
 pub struct Cg {
     size: Size,
     vectors: Vectors,
-    /// Where each row of the matrix begins in `columns` and `values`; one more for the end.
+    /// Start of each row of the matrix in `columns` and `values`, and the end of the last.
     starts: WholeArray,
     columns: WholeArray,
     values: Array,
@@ -104,7 +104,7 @@ impl Cg {
         })
     }
 
-    /// q = A p for a member's rows, and what of p·q falls to it.
+    /// Computes q = A p for a member's rows; returns its part of p·q.
     fn multiply(&self, rows: Range<usize>, p: &Array, q: &Array) -> f64 {
         let (starts, columns) = (self.starts.field(), self.columns.field());
         let (values, p, q) = (self.values.field(), p.field(), q.field());
@@ -123,7 +123,7 @@ impl Cg {
         product
     }
 
-    /// Solves A z = x approximately. The norm of the residual.
+    /// Solves A z = x approximately; returns the norm of the residual.
     fn solve(&self, member: &Member<'_>) -> Result<f64, Stopped> {
         let rows = member.share(self.size.rows);
         let (x, z) = (self.x.field(), self.z.field());
@@ -154,7 +154,7 @@ impl Cg {
             for row in rows.clone() {
                 p.set(row, r.get(row) + beta * p.get(row));
             }
-            // The next product gathers the p of all.
+            // The next product gathers p from all members.
             member.wait()?;
         }
         self.multiply(rows.clone(), &self.z, &self.r);
@@ -171,7 +171,7 @@ impl Kernel for Cg {
         self.vectors.draw(&self.size, rows.clone());
         member.wait()?;
         let matrix = Rows::assemble(&self.size, &self.vectors, rows.clone());
-        // The sum of the elements of all rows before: an element count is exact as a number.
+        // The number of elements in all earlier rows, which is exact in floating point.
         let mut start = 0;
         for other in 0..member.threads {
             let own = if other == member.index {
@@ -226,37 +226,37 @@ impl Kernel for Cg {
     }
 }
 
-/// An index as it is kept in memory: 32 bits, as in the benchmark.
+/// An index as it is stored: 32 bits, as in the benchmark.
 fn to_index(value: usize) -> u32 {
     u32::try_from(value).expect("the largest class has fewer than 2^32 elements")
 }
 
 /// A run of rows of the matrix.
 struct Rows {
-    /// Where each row ends in the other two.
+    /// End of each row in the other two.
     ends: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<f64>,
 }
 
-/// The random vectors of which the matrix is made, in memory that all share: every thread draws
-/// all up to the last of its own, since one cannot know how many numbers a vector takes, and keeps
-/// its own. Each has the same room.
+/// The random vectors that make up the matrix, in shared memory. The number of draws for a vector
+/// is not known in advance, so every thread draws all vectors up to its last, and keeps its own.
+/// Each has the same room.
 struct Vectors {
     room: usize,
-    /// How many elements each has.
+    /// Number of elements of each.
     counts: WholeArray,
     places: WholeArray,
     values: Array,
 }
 
 impl Vectors {
-    /// Draws those of `own`. Vector `i` has its element `i` set to one half.
+    /// Draws the vectors of `own`. In vector `i`, element `i` is one half.
     fn draw(&self, size: &Size, own: Range<usize>) {
         let (places, values) = (self.places.field(), self.values.field());
         let range = size.rows.next_power_of_two() as f64;
         let mut random = NasRandom::new(SEED);
-        // The benchmark draws one number before it makes the matrix.
+        // The benchmark draws one number before the matrix.
         random.next();
         let mut elements: Vec<(u32, f64)> = Vec::with_capacity(self.room);
         for vector in 0..own.end {
@@ -285,7 +285,7 @@ impl Vectors {
         }
     }
 
-    /// Where `vector`'s elements are.
+    /// The places of `vector`'s elements.
     fn elements(&self, vector: usize) -> Range<usize> {
         let start = vector * self.room;
         start..start + self.counts.field().get(vector) as usize
@@ -296,8 +296,8 @@ impl Rows {
     /// The rows `rows` of the sum of the vectors' weighted outer products.
     fn assemble(size: &Size, vectors: &Vectors, rows: Range<usize>) -> Rows {
         let (places, values) = (vectors.places.field(), vectors.values.field());
-        // For each row, the vectors that have an element there, in their order: additions to an
-        // element of the matrix are in that order too.
+        // For each row, the vectors that have an element there, in order: additions to an element
+        // of the matrix follow this order.
         let mut having = vec![Vec::new(); rows.len()];
         let ratio = RCOND.powf(1.0 / size.rows as f64);
         let mut weight = 1.0;
@@ -317,7 +317,7 @@ impl Rows {
             columns: Vec::new(),
             values: Vec::new(),
         };
-        // The row under work, dense, and the columns where it is not zero.
+        // The current row, dense, and the columns where it is not zero.
         let mut dense = vec![0.0; size.rows];
         let mut is_used = vec![false; size.rows];
         let mut used = Vec::new();

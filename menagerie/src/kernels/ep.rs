@@ -1,9 +1,9 @@
-//! ep: pairs of normally distributed random numbers, counted by how large they are ("embarrassingly
-//! parallel": RNR-94-007, section 2.2.1 "EP"; sizes and values of NPB 3).
+//! ep: pairs of normally distributed random numbers, counted by size ("embarrassingly parallel":
+//! RNR-94-007, section 2.2.1 "EP"; sizes and values of NPB 3).
 //!
-//! Memory: each thread fills and reads a buffer of 1 MiB of its own. Threads meet only to add up
-//! their counts at the end. What others call an iteration is here a batch of 2^16 pairs, which are
-//! dealt out among the threads.
+//! Memory: each thread fills and reads its own buffer of 1 MiB. Threads meet only to add up their
+//! counts at the end. An iteration is here a batch of 2^16 pairs; batches are divided among the
+//! threads.
 
 use super::nas_random::NasRandom;
 use super::{Check, Kernel, Member, Problem, Stopped, Terms};
@@ -18,14 +18,14 @@ const SEED: u64 = 271_828_183;
 /// Largest relative error of the sums.
 const TOLERANCE: f64 = 1e-8;
 
-/// Annuli in which pairs are counted: the largest of a pair's two numbers, rounded down.
+/// Annuli in which pairs are counted, by the larger of a pair's two numbers, rounded down.
 const ANNULI: usize = 10;
 
 /// The problem of a class.
 ///
 /// # Errors
 ///
-/// None: its memory is the threads' own.
+/// None: all memory belongs to single threads.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let log_pairs = terms.class.of([24, 25, 28, 30, 32]);
     let batches = (1 << log_pairs) / PAIRS as u64;
@@ -38,7 +38,7 @@ struct Ep {
     sums: Vec<f64>,
 }
 
-/// What pairs have come to.
+/// Sums and counts of pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Found {
     sums: [f64; 2],
@@ -46,7 +46,7 @@ struct Found {
 }
 
 impl Found {
-    /// Adds what a batch's `numbers`, even from 0 to 1, give by the polar method.
+    /// Adds the pairs that the polar method makes from a batch's `numbers`, uniform from 0 to 1.
     fn add(&mut self, numbers: &[f64]) {
         let (pairs, _) = numbers.as_chunks::<2>();
         for pair in pairs {
@@ -83,7 +83,7 @@ impl Kernel for Ep {
         }
         let sums = member.sums(found.sums)?;
         for count in found.counts {
-            // As in the benchmark, though nobody reads them.
+            // As in the benchmark, although the sums are not used.
             member.sum(count)?;
         }
         let names = ["sum of first numbers", "sum of second numbers"];
@@ -107,7 +107,7 @@ mod tests {
         let mut found = Found::default();
         found.add(&numbers);
         let pairs: f64 = found.counts.iter().sum();
-        // The share of a circle in its square.
+        // The area of a circle relative to its square.
         assert!((pairs / PAIRS as f64 - std::f64::consts::FRAC_PI_4).abs() < 0.01);
         // Both numbers within 1: 0.6827 squared; within 2: 0.9545 squared.
         assert!((found.counts[0] / pairs - 0.466).abs() < 0.01);

@@ -1,14 +1,14 @@
-//! The memory that the threads of a kernel share: arrays of numbers whose elements any thread may
-//! read and write at any time.
+//! Memory shared by the threads of a kernel: arrays of numbers that any thread may read and write
+//! at any time.
 //!
-//! An array is fresh memory from the kernel, so that the thread that first writes a page decides
-//! where it lies, as with the static arrays of the OpenMP programs. Arrays asked for together lie
-//! one after the other, as in a Fortran common block: were each to start on a border of its own, a
-//! loop over several of them would find them all in the same sets of the caches and TLBs.
+//! An array is fresh memory from the operating system, so the thread that first writes a page
+//! determines its node, as with the static arrays of the OpenMP programs. Arrays allocated together
+//! lie one after the other, as in a Fortran common block. If each started on a huge page, a loop
+//! over several of them would use the same sets of caches and TLBs for all.
 //!
-//! Elements are atomic words accessed with relaxed order, which on every processor of today is the
-//! plain load or store that an OpenMP program does. What orders the accesses of different threads
-//! is the barrier ([`super::team`]).
+//! Elements are atomic words accessed with relaxed order, which on current processors is the plain
+//! load or store of an OpenMP program. Barriers order the accesses of different threads
+//! ([`super::team`]).
 
 use super::Terms;
 use crate::error::Error;
@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Owner of an array of floating-point numbers. Work is done on its [`Field`].
+/// Owner of an array of floating-point numbers. Computations use its [`Field`].
 #[derive(Debug)]
 pub struct Array {
     region: Arc<Region>,
@@ -25,11 +25,11 @@ pub struct Array {
 }
 
 impl Array {
-    /// `lengths.len()` arrays of that many elements each, zero, one after the other in memory.
+    /// Arrays of these lengths, one after the other in memory, with all elements zero.
     ///
     /// # Errors
     ///
-    /// Where the machine, or the home node, has too little memory.
+    /// If the machine, or the home node, has too little memory.
     pub fn several<const N: usize>(
         terms: &Terms<'_>,
         lengths: [usize; N],
@@ -66,7 +66,7 @@ impl Array {
     }
 }
 
-/// The elements of an array, or a run of them.
+/// The elements of an array, or a contiguous part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
     words: &'a [AtomicU64],
@@ -85,7 +85,7 @@ impl<'a> Field<'a> {
         self.words[index].store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// Adds to element `index`. Not in one step: no other thread may write it meanwhile.
+    /// Adds to element `index`. This is not atomic: no other thread may write it meanwhile.
     #[inline(always)]
     pub fn add(self, index: usize, value: f64) {
         let word = &self.words[index];
@@ -93,8 +93,8 @@ impl<'a> Field<'a> {
         word.store(sum.to_bits(), Ordering::Relaxed);
     }
 
-    /// The `length` elements from `start` on. Loops over a row take it as one: its bounds are then
-    /// known to the compiler.
+    /// The `length` elements from `start` on. Loops over a row use this, because the compiler then
+    /// knows the bounds.
     #[inline(always)]
     pub fn row(self, start: usize, length: usize) -> Field<'a> {
         Field {
@@ -116,7 +116,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Owner of an array of whole numbers of 32 bits.
+/// Owner of an array of 32-bit integers.
 #[derive(Debug)]
 pub struct WholeArray {
     region: Region,
@@ -142,14 +142,14 @@ impl WholeArray {
     }
 }
 
-/// The elements of an array of whole numbers, or a run of them.
+/// The elements of an array of integers, or a contiguous part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeField<'a> {
     words: &'a [AtomicU32],
 }
 
 impl<'a> WholeField<'a> {
-    /// All of `words`, which are no array's.
+    /// All of `words`, which belong to no array.
     pub fn over(words: &'a [AtomicU32]) -> WholeField<'a> {
         WholeField { words }
     }
@@ -187,7 +187,7 @@ mod tests {
     use crate::kernels::{Class, trial};
     use proptest::prelude::*;
 
-    /// Where an element of an array is.
+    /// The address of an element.
     fn address(field: Field<'_>, index: usize) -> usize {
         std::ptr::from_ref(&field.words[index]).addr()
     }

@@ -1,13 +1,13 @@
 //! ft: a heat-like equation on a periodic box, solved by Fourier transforms along its three axes
 //! (RNR-94-007, section 2.2.1 "FT"; sizes and values of NPB 3).
 //!
-//! Random initial values are transformed once; every iteration multiplies each coefficient by its
+//! Random initial values are transformed once. Every iteration multiplies each coefficient by its
 //! decay over one more step, transforms back, and adds up 1024 of the values.
 //!
 //! Memory: threads own planes across the third axis for transforms along the first two, and planes
-//! across the second for those along the third: in each iteration all data goes from one division
-//! to the other (all to all). A complex number is two elements; lines along the first axis have
-//! one more than their length, so that not all lines begin in the same set of a cache.
+//! across the second for those along the third. So in each iteration, all data passes from one
+//! division to the other (all to all). A complex number is two elements; lines along the first axis
+//! have room for one more point, so that not all lines begin in the same set of a cache.
 
 mod line;
 
@@ -18,8 +18,8 @@ use crate::error::Error;
 use line::{Direction, Lines, Place};
 use std::f64::consts::PI;
 
-/// Decay of a coefficient: exp of minus four times this times the squares of pi and its wave
-/// number, for each step.
+/// Decay of a coefficient per step: exp of minus four times this times the squares of pi and of its
+/// wave number.
 const ALPHA: f64 = 1e-6;
 
 /// Values added up for a checksum.
@@ -28,7 +28,7 @@ const SUMMED: usize = 1024;
 /// Largest relative error of a checksum.
 const TOLERANCE: f64 = 1e-12;
 
-/// Lines transformed at once: as many as make a run of a few cache lines.
+/// Lines transformed together: enough for runs of a few cache lines.
 const BLOCK: usize = 16;
 
 /// Points along the axes of each class, and its iterations.
@@ -44,7 +44,7 @@ const SIZES: [([usize; 3], u64); 5] = [
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let (sides, iterations) = terms.class.of(SIZES);
     let [nx, ny, nz] = sides;
@@ -66,9 +66,9 @@ struct Ft {
     published: [Vec<f64>; 2],
     /// The coefficients.
     coefficients: Array,
-    /// What is transformed.
+    /// The values to transform.
     values: Array,
-    /// By how much each coefficient decays in a step.
+    /// The decay of each coefficient in a step.
     decays: Array,
 }
 
@@ -78,8 +78,8 @@ impl Ft {
         (z * self.sides[1] + y) * (self.sides[0] + 1) + x
     }
 
-    /// Computes how coefficients decay, in a member's planes. Frequencies in the upper half of an
-    /// axis are the negative ones.
+    /// Computes the decays in a member's planes. Frequencies in the upper half of an axis are
+    /// negative.
     fn set_decays(&self, member: &Member<'_>) {
         let frequency = |at: usize, side: usize| {
             let at = at as f64;
@@ -119,7 +119,7 @@ impl Ft {
         }
     }
 
-    /// Transforms `from` into `to` along all axes; inversely in the opposite order.
+    /// Transforms `from` into `to` along all axes; an inverse transform has the opposite order.
     fn transform(
         &self,
         member: &Member<'_>,
@@ -128,7 +128,7 @@ impl Ft {
         from: Field<'_>,
         to: Field<'_>,
     ) -> Result<(), Stopped> {
-        // Between the first two axes everybody stays in his planes.
+        // Between the first two axes, every member stays in its planes.
         let (order, stays_after) = match direction {
             Direction::Forward => ([0, 1, 2], 0),
             Direction::Inverse => ([2, 1, 0], 1),
@@ -155,7 +155,7 @@ impl Ft {
         to: Field<'_>,
     ) {
         let [nx, ny, nz] = self.sides;
-        // Elements from one point of a line to the next, and from a line to its neighbour.
+        // Distances in elements from one point of a line to the next, and from a line to its neighbour.
         let along = 2 * [1, nx + 1, (nx + 1) * ny][axis];
         let beside = if axis == 0 { 2 * (nx + 1) } else { 2 };
         let (planes, count) = match axis {
@@ -182,7 +182,7 @@ impl Ft {
         }
     }
 
-    /// Lets a member's coefficients decay by one step, and copies them to be transformed.
+    /// Lets a member's coefficients decay by one step, and copies them for the transform.
     fn evolve(&self, member: &Member<'_>) {
         let [nx, ny, nz] = self.sides;
         let decays = self.decays.field();
@@ -223,7 +223,7 @@ impl Ft {
         self.sides.map(|side| Lines::new(side, BLOCK))
     }
 
-    /// Makes the coefficients.
+    /// Computes the coefficients.
     fn begin(&self, member: &Member<'_>, lines: &mut [Lines; 3]) -> Result<(), Stopped> {
         self.set_decays(member);
         self.draw(member);
@@ -234,11 +234,11 @@ impl Ft {
 
 impl Kernel for Ft {
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
-        // As the benchmark does before it starts its clock, with which it then begins again.
+        // The benchmark does this before it starts its clock, and then again.
         self.begin(member, &mut self.lines())
     }
 
-    /// Every iteration has its checksum, so that fewer iterations can be compared too.
+    /// Every iteration has its checksum, so shorter runs can be compared, too.
     fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         let mut lines = self.lines();
         self.begin(member, &mut lines)?;

@@ -1,17 +1,17 @@
-//! grid: a fluid of particles in a box, sorted into cells: the pattern of PARSEC's fluidanimate.
+//! grid: a fluid of particles in a box, sorted into cells, with the access pattern of PARSEC's fluidanimate.
 //!
 //! A column of fluid falls and spreads. The forces are those of smoothed-particle hydrodynamics
 //! (Müller, Charypar and Gross, 2003): a particle's density is a sum over the particles within the
-//! side of a cell, pressure pushes them apart where they are too dense, viscosity evens out their
-//! velocities. Lengths are in sides of a cell.
+//! side of a cell, pressure pushes particles apart where they are too dense, and viscosity evens
+//! out their velocities. The unit of length is the side of a cell.
 //!
-//! Threads own blocks of cells, in a division of the box along its first and third axes. Each pair
-//! of particles is computed once, for both; the other particle may be another thread's. Cells at
-//! the edge of a block therefore have a mutex, which is held for every addition to them.
+//! Threads own blocks of cells, which divide the box along its first and third axes. Each pair of
+//! particles is computed once, for both; the other particle may belong to another thread. So cells
+//! at the edge of a block have a mutex, which is locked for every addition to them.
 //!
-//! Memory: all of the fluid is first touched by the first thread, which makes it, as in
-//! fluidanimate. Afterwards a thread works on its own block, and writes to the cells around it.
-//! Particles that leave their cell are moved every step: two sets of cells take turns.
+//! Memory: the first thread makes and so first touches all of the fluid, as in fluidanimate.
+//! Afterwards a thread works on its own block, and writes to the cells around it. In every step,
+//! particles move to the other of two sets of cells.
 
 mod cells;
 mod fluid;
@@ -34,14 +34,14 @@ const SIZES: [([usize; 3], u64); 5] = [
 /// The part of the box along each axis that the column fills at the start.
 const FILLED: [f64; 3] = [0.5, 0.75, 1.0];
 
-/// By how much of their distance particles are off their places at the start.
+/// Initial displacement of particles, relative to their distance.
 const DISORDER: f64 = 0.05;
 
 /// The problem of a class.
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let (sides, steps) = terms.class.of(SIZES);
     let [nx, ny, nz] = sides;
@@ -63,7 +63,7 @@ struct Grid {
     seed: u64,
     sides: [usize; 3],
     blocks: Blocks,
-    /// The particles of this step and of the one before, in turns.
+    /// The particles of this step and of the one before, alternating.
     cells: [Cells; 2],
 }
 
@@ -87,7 +87,7 @@ impl Grid {
         }
     }
 
-    /// The set of cells that a step works on, and the one that it takes particles from.
+    /// The set of cells that a step works on, and the set from which it takes particles.
     fn turn(&self, step: u64) -> [&Cells; 2] {
         let [even, odd] = &self.cells;
         if step.is_multiple_of(2) {
@@ -131,7 +131,7 @@ impl Grid {
         Ok(())
     }
 
-    /// What the particles of all members are in the end.
+    /// Checks on the particles of all members at the end.
     fn checks(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         let [cells, _] = self.turn(member.iterations_wanted());
         let (mut counted, mut undefined, mut densest) = (0.0, 0.0, 0.0f64);
@@ -149,7 +149,7 @@ impl Grid {
         Ok(vec![
             Check::always("particles", counted, particles as f64, 0.0),
             Check::always("coordinates that are no numbers", undefined, 0.0, 0.0),
-            // Far from rest is a fluid that has burst or collapsed.
+            // A fluid that has burst or collapsed has a density far from that at rest.
             Check::always("density of the densest, of that at rest", densest, 1.0, 0.5),
         ])
     }

@@ -1,12 +1,12 @@
-//! is: ranking of whole numbers by counting, and a sort by the ranks (RNR-94-007, section 2.2.1
-//! "IS"; sizes and values of NPB 3).
+//! is: ranking of integers by counting, and a sort by rank (RNR-94-007, section 2.2.1 "IS"; sizes
+//! and values of NPB 3).
 //!
-//! Every iteration changes two keys and ranks all of them anew: how many keys are no larger. The
-//! keys are near a normal distribution.
+//! Every iteration changes two keys and computes the ranks of all keys again: how many keys are no
+//! larger. The keys are nearly normally distributed.
 //!
-//! Memory: a thread reads its part of the keys and writes each into the place that its bucket, a
-//! range of values, has for this thread in a second array. Then a bucket goes to one thread, dealt
-//! in turn, which counts its values: what one thread has written anywhere, another reads.
+//! Memory: buckets are ranges of values. A thread reads its part of the keys and writes each into
+//! its own part of the key's bucket, in a second array. Then each bucket goes to one thread, in
+//! turn, which counts its values. So a thread reads what all others have written.
 
 use super::nas_random::{NasRandom, SEED};
 use super::{Check, Kernel, Member, Problem, Stopped, Terms, WholeArray};
@@ -31,7 +31,7 @@ struct Size {
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let size = Size {
         log_keys: terms.class.of([16, 20, 23, 25, 27]),
@@ -55,20 +55,20 @@ struct Is {
     size: Size,
     /// The keys whose ranks are published.
     probes: Vec<f64>,
-    /// Their ranks; and whether a rank gains (1) or loses (-1) in iteration i what i is above an
-    /// offset, by the keys that have been made small until then.
+    /// Their ranks, signs and offsets: in iteration i, a rank grows (sign 1) or shrinks (-1) by i
+    /// less the offset, because of the keys that were made small until then.
     ranks_of_probes: [Vec<f64>; 3],
     keys: WholeArray,
     /// The keys, bucket by bucket.
     bucketed: WholeArray,
-    /// Of each value, how many keys are no larger.
+    /// For each value, the number of keys that are no larger.
     ranks: WholeArray,
-    /// How many keys of each bucket each thread has; a row for a thread.
+    /// Number of each thread's keys in each bucket; a row for each thread.
     counts: WholeArray,
 }
 
 impl Is {
-    /// Keys there are.
+    /// Number of keys.
     fn count(&self) -> usize {
         1 << self.size.log_keys
     }
@@ -89,8 +89,8 @@ impl Is {
         }
     }
 
-    /// Ranks all keys, in the `iteration`-th way. The first member learns how many of the
-    /// published ranks it has found, and of how many.
+    /// Ranks all keys in iteration `iteration`. Returns to the first member how many of the
+    /// published ranks are right, and their number.
     fn rank(&self, member: &Member<'_>, iteration: u64) -> Result<[usize; 2], Stopped> {
         let probed = if member.index == 0 {
             self.change(iteration)
@@ -126,7 +126,7 @@ impl Is {
         Ok([0; 2])
     }
 
-    /// What an iteration changes: one small key, one large. The keys that will be probed.
+    /// Makes the changes of an iteration: one small key, one large. Returns the keys to probe.
     fn change(&self, iteration: u64) -> [u32; PROBES] {
         let keys = self.keys.field();
         let turn = ((iteration - 1) % ITERATIONS + 1) as u32;
@@ -136,7 +136,7 @@ impl Is {
         std::array::from_fn(|at| keys.get(self.probes[at] as usize))
     }
 
-    /// Writes a member's keys into the buckets. Where each bucket ends.
+    /// Writes a member's keys into the buckets. Returns the end of each bucket.
     fn fill_buckets(&self, member: &Member<'_>) -> Result<Vec<u32>, Stopped> {
         let (buckets, threads) = (self.buckets(), member.threads);
         let shift = self.size.log_largest - self.size.log_buckets;
@@ -175,7 +175,7 @@ impl Is {
         Ok(ends)
     }
 
-    /// How many of the keys `probed` have the rank that is published for them.
+    /// How many of the keys `probed` have their published rank.
     fn found(&self, probed: [u32; PROBES], iteration: u64) -> usize {
         let [ranks, signs, offsets] = &self.ranks_of_probes;
         let is_right = |at: &usize| {
@@ -193,8 +193,8 @@ impl Is {
         }
     }
 
-    /// Puts a member's part of the sorted keys into their places. Reads ranks, and destroys them.
-    /// How many keys of all members are out of order then.
+    /// Puts a member's part of the sorted keys into their places, which destroys the ranks. Returns
+    /// how many keys of all members are out of order.
     fn sort(&self, member: &Member<'_>) -> Result<f64, Stopped> {
         let (keys, bucketed, ranks) =
             (self.keys.field(), self.bucketed.field(), self.ranks.field());
@@ -204,7 +204,7 @@ impl Is {
         let parts: Vec<Range<usize>> = dealt()
             .map(|bucket| if bucket == 0 { 0 } else { end_of(bucket - 1) }..end_of(bucket))
             .collect();
-        // Placing keys lowers the ranks that others take their bounds from.
+        // Placing keys lowers ranks from which other members take their bounds.
         member.wait()?;
         for at in parts.into_iter().flatten() {
             let key = bucketed.get(at);
@@ -229,7 +229,7 @@ impl Kernel for Is {
             .share(self.count())
             .for_each(|at| bucketed.set(at, 0));
         member.wait()?;
-        // As the benchmark does before it starts its clock: everything is touched.
+        // The benchmark does this before it starts its clock; it touches everything.
         self.rank(member, 1)?;
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Kernel for Is {
             right += found[0];
             probed += found[1];
         }
-        // Untimed in the benchmark; a pass over keys beside ten.
+        // Not timed in the benchmark; one pass over the keys in addition to ten.
         let unordered = self.sort(member)?;
         let (right, probed) = (right as f64, probed as f64);
         Ok(vec![

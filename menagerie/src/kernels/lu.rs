@@ -1,13 +1,13 @@
 //! lu: the synthetic flow of [`cfd`](super::cfd), marched by symmetric successive over-relaxation:
-//! the implicit operator of all three axes at once, split into a lower and an upper triangular
-//! part, each solved in one sweep over the grid.
+//! the implicit operator of all three axes is split into a lower and an upper triangular part, each
+//! solved in one sweep over the grid.
 //!
-//! A point waits for its neighbours, so threads cannot each take planes of their own. They split
-//! the rows instead, and follow one another through the planes: a thread does its rows of a plane
-//! once its neighbour has done his, and waits for that a plane at a time. What flows along z is
-//! split by rows too, the rest of the right-hand side by planes: twice in each step all of the
-//! change array goes from one split to the other. The blocks of the triangular systems are made
-//! where they are needed, not kept.
+//! A point depends on its neighbours, so threads cannot take separate planes. They split the rows
+//! instead, and follow one another through the planes: in each plane, a thread waits until its
+//! neighbour has done its rows, then does its own. The fluxes along z are split by rows, too, the
+//! rest of the right-hand side by planes. So in each step, all of the change array passes from one
+//! split to the other twice. The blocks of the triangular systems are computed where they are
+//! needed, not stored.
 //!
 //! Source: RNR-94-007, section 3.5 (symmetric successive over-relaxation).
 
@@ -36,7 +36,7 @@ const SIZES: [(usize, u64, f64); 5] = [
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     application::problem(terms, terms.class.of(SIZES), |_| {
         Ok(Lu(Pipeline::new(terms.threads)))

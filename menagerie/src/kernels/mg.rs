@@ -1,15 +1,14 @@
 //! mg: Poisson's equation on a cube with periodic borders, by V-cycles over ever coarser grids
 //! (RNR-94-007, section 2.2.1 "MG"; sizes and values of NPB 3).
 //!
-//! The right-hand side is +1 at the ten points that have the largest random numbers, -1 at the ten
-//! with the smallest, 0 elsewhere. A cycle carries the residual down to a grid of 2^3 points, and
-//! on the way back up corrects the solution and smooths it.
+//! The right-hand side is +1 at the ten points with the largest random numbers, -1 at the ten with
+//! the smallest, 0 elsewhere. A cycle restricts the residual down to a grid of 2^3 points, and
+//! corrects and smooths the solution on the way back up.
 //!
 //! Memory: every grid has a border of one point that repeats the opposite side. Threads divide the
-//! planes along the third axis of each grid among them, so that neighbours meet in two planes of
-//! it; as grids get coarser, parts of different threads come to lie on the same pages, and in the
-//! coarsest there are fewer planes than threads. All levels of a quantity are in one array, the
-//! finest first.
+//! planes along the third axis of each grid among them, so neighbours meet in two planes. On
+//! coarser grids, parts of different threads share pages, and the coarsest have fewer planes than
+//! threads. All levels of a quantity are in one array, the finest first.
 
 mod operators;
 
@@ -29,14 +28,14 @@ const TOLERANCE: f64 = 1e-8;
 /// The smoother of classes S, W and A.
 const SMALL: [f64; 3] = [-3.0 / 8.0, 1.0 / 32.0, -1.0 / 64.0];
 
-/// That of the larger ones.
+/// The smoother of the larger classes.
 const LARGE: [f64; 3] = [-3.0 / 17.0, 1.0 / 33.0, -1.0 / 61.0];
 
 /// The problem of a class.
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let log_points = terms.class.of([5, 7, 8, 8, 9]);
     let mut levels = Vec::new();
@@ -70,12 +69,11 @@ pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
 struct Mg {
     /// Points along an axis, without the border.
     points: usize,
-    /// Weights of the smoother: of a point, of those that share a face with it, an edge.
+    /// Weights of the smoother: of a point, of those that share a face with it, and of those that share an edge.
     smoother: [f64; 3],
     /// The published norm of the last residual.
     norm: Option<f64>,
-    /// Side of each level's grid with its border, and where it begins in `u` and `r`; the coarsest
-    /// first.
+    /// Side of each level's grid with its border, and its start in `u` and `r`; the coarsest first.
     levels: Vec<(usize, usize)>,
     u: Array,
     v: Array,
@@ -88,7 +86,7 @@ struct Mg {
 type Candidate = (f64, usize);
 
 impl Mg {
-    /// The grid of `array` at `level`, 0 being the coarsest.
+    /// The grid of `array` at `level`; 0 is the coarsest.
     fn grid<'a>(&self, array: &'a Array, level: usize) -> Grid<'a> {
         let (side, start) = self.levels[level];
         Grid::new(array.field().row(start, side * side * side), side)
@@ -99,7 +97,7 @@ impl Mg {
         self.levels.len() - 1
     }
 
-    /// Places the charges: everybody draws the numbers of his planes, and all agree on the extremes.
+    /// Places the charges: every member draws the numbers of its planes, and all agree on the extremes.
     fn charge(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let points = self.points;
         let v = self.grid(&self.v, self.finest());
@@ -119,7 +117,7 @@ impl Mg {
                 }
             }
         }
-        // Numbers are above 0: a sign keeps the two kinds apart.
+        // Numbers are above 0, so a sign can distinguish the two kinds.
         lock(&self.candidates).extend(large.into_iter().chain(small));
         member.wait()?;
         if member.index == 0 {
@@ -172,7 +170,7 @@ impl Mg {
         Ok(())
     }
 
-    /// The residual of the finest grid, v - A u.
+    /// Computes the residual of the finest grid, v - A u.
     fn residual(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let finest = self.finest();
         let [u, v, r] = [&self.u, &self.v, &self.r].map(|array| self.grid(array, finest));
@@ -188,7 +186,7 @@ impl Mg {
     }
 }
 
-/// Keeps the ten largest, the largest first.
+/// Inserts a candidate into the ten largest, the largest first.
 fn keep(kept: &mut Vec<Candidate>, candidate: Candidate) {
     if kept.len() == CHARGES && candidate.0 <= kept[CHARGES - 1].0 {
         return;
@@ -202,7 +200,7 @@ impl Kernel for Mg {
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         self.grid(&self.u, self.finest()).clear(member);
         self.charge(member)?;
-        // As the benchmark does before it starts its clock: a cycle that touches everything.
+        // The benchmark does this before it starts its clock: a cycle touches everything.
         self.residual(member)?;
         self.cycle(member)?;
         self.residual(member)?;

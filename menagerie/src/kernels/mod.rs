@@ -1,12 +1,12 @@
-//! Kernels: real multithreaded computations, whose threads share memory as those of programs do.
+//! Kernels: real multithreaded computations, whose threads share memory like those of programs.
 //!
-//! The NAS kernels are written after the problem definitions of the NAS Parallel Benchmarks
-//! (Bailey et al., RNR-94-007, with the sizes and verification values of NPB 3). Which thread first
-//! touches a page, and which threads later meet on it, are as in the OpenMP versions: that is what
-//! page migration depends on.
+//! The NAS kernels implement the problem definitions of the NAS Parallel Benchmarks (Bailey et al.,
+//! RNR-94-007, with the sizes and verification values of NPB 3). Page migration depends on the
+//! thread that first touches a page and on those that later use it, so these are as in the OpenMP
+//! versions.
 //!
-//! A kernel is made on the main thread, which allocates but touches nothing; the team sets up its
-//! data together, is released, and computes. Only the computation is timed.
+//! The main thread makes a kernel: it allocates memory but touches none. The team sets up the data
+//! together, is released, and computes. Only the computation is timed.
 
 mod bt;
 mod cfd;
@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 use team::{Member, Stopped, Team};
 pub use verification::{Check, Verdict, Verification};
 
-/// The values that runs must end with.
+/// The published results of runs.
 const PUBLISHED: &str = include_str!("published.txt");
 
 /// The kernels there are.
@@ -96,9 +96,9 @@ impl Name {
     }
 }
 
-/// A kernel and what its class asks of it.
+/// A kernel with its class's sizes and iterations.
 struct Problem {
-    /// Its sizes, in a few words.
+    /// Its sizes, as text.
     sizes: String,
     /// Iterations that the class prescribes.
     iterations: u64,
@@ -118,16 +118,16 @@ impl Problem {
 
 /// A computation by a team of threads.
 trait Kernel: Sync {
-    /// A member's part of setting up. All members do it at once, and it is not timed. Who touches
-    /// a page here for the first time gets it.
+    /// A member's part of the set-up. All members call it at the same time, and it is not timed.
+    /// The first touch of a page here places it.
     ///
     /// # Errors
     ///
     /// When the run ends early.
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped>;
 
-    /// A member's part of the computation. All members do it at once. The results of the first
-    /// member count.
+    /// A member's part of the computation. All members call it at the same time. The first member's
+    /// results count.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Class {
     }
 }
 
-/// What a kernel is made for.
+/// The parameters of a kernel.
 pub struct Terms<'t> {
     /// The kernel.
     pub kernel: Name,
@@ -166,20 +166,20 @@ pub struct Terms<'t> {
     pub class: Class,
     /// Threads of the team.
     pub threads: usize,
-    /// Seed of random choices that the problem's definition leaves open. The NAS benchmarks have
-    /// theirs.
+    /// Seed of random choices that the problem's definition leaves open. The NAS benchmarks define
+    /// their own seeds.
     pub seed: u64,
-    /// Where threads and memory are.
+    /// The placement of threads and memory.
     pub placement: &'t Placement,
-    /// The machine that they are on.
+    /// The machine.
     pub machine: &'t Machine,
     /// Bytes of memory handed out so far.
     pub bytes: Cell<usize>,
 }
 
 impl Terms<'_> {
-    /// Memory of `bytes`, not there yet: the first touch of a page places it. With a home, all
-    /// there, on the home.
+    /// Memory of `bytes`. Without a home, no page is present: the first touch places it. With a
+    /// home, all pages are present on it.
     fn memory(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes.max(1));
         let all = self.bytes.get().saturating_add(bytes);
@@ -196,7 +196,7 @@ impl Terms<'_> {
         }
     }
 
-    /// What is published under `name` for this kernel and class; nothing if there is no such row.
+    /// The values published under `name` for this kernel and class; empty if there is no such row.
     fn published(&self, name: &str) -> Vec<f64> {
         let (kernel, class) = (name_of(&self.kernel), name_of(&self.class));
         let row = PUBLISHED.lines().find_map(|row| {
@@ -211,25 +211,25 @@ impl Terms<'_> {
     }
 }
 
-/// What a kernel's run has to tell beyond times.
+/// A kernel's results beyond times.
 #[derive(Debug, Serialize)]
 pub struct KernelReport {
     /// Its sizes.
     pub problem: String,
     /// Bytes of memory that its threads share.
     pub bytes: usize,
-    /// Iterations asked for.
+    /// Requested iterations.
     pub iterations: u64,
     /// Whether the results are right.
     pub verification: Verification,
 }
 
-/// Runs a kernel for `iterations`, or for those of its class. What is between set-up and computation
-/// is `gate`.
+/// Runs a kernel for `iterations`, or for those of its class. Passes `gate` between set-up and
+/// computation.
 ///
 /// # Errors
 ///
-/// Where memory or threads are not to be had.
+/// If memory or threads are not available.
 pub fn run(
     terms: &Terms<'_>,
     iterations: Option<u64>,
@@ -252,7 +252,7 @@ pub fn run(
     Ok((outcome, told))
 }
 
-/// Sets `kernel` up and computes it with a team of threads. The results, unless the run ended early.
+/// Sets `kernel` up and computes it with a team of threads. Returns the results, unless the run ended early.
 fn compute(
     kernel: &dyn Kernel,
     terms: &Terms<'_>,
@@ -271,7 +271,7 @@ fn compute(
     };
     let make = |index| {
         let member = team.member(index, iterations);
-        // Its own end is found again at the first barrier of the computation.
+        // An early end shows again at the first barrier of the computation.
         let set_up = || {
             let _ = kernel.set_up(&member).and_then(|()| member.wait());
             Ok(())
@@ -284,7 +284,7 @@ fn compute(
             let result = member.wait().and_then(|()| kernel.run(&member));
             let complete = result.is_ok();
             if let (0, Ok(checks)) = (member.index, result) {
-                // Nobody else sets them.
+                // No other thread sets them.
                 let _ = results.set(checks);
             }
             (member.done(), complete)
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_same_team_gets_the_same_digits() {
-        // Particles of the grid get their neighbours' additions in the order in which these come.
+        // In the grid, the order of additions to a particle depends on timing.
         for &kernel in Name::value_variants()
             .iter()
             .filter(|kernel| **kernel != Name::Grid)

@@ -1,8 +1,8 @@
 //! The pseudo-random numbers of the NAS benchmarks (RNR-94-007, section 2.3): the linear
 //! congruential generator x' = a x mod 2^46, whose numbers are x 2^-46.
 //!
-//! The report computes the products in halves of 23 bits, since it has floating-point numbers only.
-//! The low 46 bits of a 64-bit product are the same number, exactly.
+//! The report computes the products in halves of 23 bits, since it uses only floating-point
+//! numbers. The low 46 bits of a 64-bit product are exactly the same number.
 
 /// The multiplier of the benchmarks: 5^13.
 pub const MULTIPLIER: u64 = 1_220_703_125;
@@ -20,12 +20,12 @@ const SCALE: f64 = 1.0 / (1u64 << 46) as f64;
 pub struct NasRandom(u64);
 
 impl NasRandom {
-    /// The generator with `seed`, of which 46 bits count.
+    /// The generator with the low 46 bits of `seed`.
     pub fn new(seed: u64) -> NasRandom {
         NasRandom(seed & MASK)
     }
 
-    /// The generator after `count` numbers more.
+    /// The generator after `count` more numbers.
     pub fn skipped(self, count: u64) -> NasRandom {
         let mut state = self.0;
         let mut factor = MULTIPLIER;
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_period_is_the_longest_there_is() {
-        // An odd state comes back after 2^44 steps and not before (2^43 of them lead elsewhere).
+        // An odd state recurs after 2^44 steps and not before (2^43 steps lead elsewhere).
         let random = NasRandom::new(SEED);
         assert_eq!(random.skipped(1 << 44), random);
         assert_ne!(random.skipped(1 << 43), random);

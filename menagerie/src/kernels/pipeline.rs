@@ -1,14 +1,14 @@
-//! pipeline: items pass through stages, each with threads of its own, by queues of limited length:
-//! the pattern of PARSEC's ferret and dedup.
+//! pipeline: items pass through stages with separate threads and through bounded queues between
+//! them, in the pattern of PARSEC's ferret and dedup.
 //!
-//! The first stage loads an item into a buffer, four in the middle each rewrite it (the third with
-//! the help of a table that all share), the last adds it to the result and gives the buffer back.
-//! First and last have one thread; the others divide the rest among them. With fewer than six
-//! threads, neighbouring stages are one.
+//! The first stage loads an item into a buffer, each of four middle stages rewrites it (the third
+//! with a shared table), and the last adds it to the result and returns the buffer. The first and
+//! the last have one thread; the others divide the rest among them. With fewer than six threads,
+//! neighbouring stages are merged.
 //!
-//! Memory: a buffer goes from the thread that filled it to others, one after the other: which of a
-//! stage's threads gets it is chance. Buffers are used again in the order in which they come back,
-//! as an allocator would. The first thread touches every buffer and the table first.
+//! Memory: a buffer passes from the thread that filled it through one thread of each stage, chosen
+//! by chance. Buffers are reused in the order in which they return, as by an allocator. The first
+//! thread first touches every buffer and the table.
 
 mod queue;
 mod stages;
@@ -22,16 +22,16 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 
-/// Items that wait between two stages at most.
+/// Most items that wait between two stages.
 const DEPTH: usize = 16;
 
-/// Items whose result is compared with one made without a pipeline.
+/// Number of items whose result is compared with one computed without a pipeline.
 const COMPARED: u64 = 64;
 
-/// Words of four bytes in a KiB.
+/// Four-byte words in a KiB.
 const WORDS_IN_KIB: usize = 256;
 
-/// An item on its way: its number, and that of its buffer.
+/// An item in the pipeline: its number, and that of its buffer.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     number: u64,
@@ -39,34 +39,33 @@ struct Item {
 }
 
 struct Pipeline {
-    /// Words of four bytes in a buffer.
+    /// Four-byte words in a buffer.
     words: usize,
     seed: u64,
     buffers: WholeArray,
     table: WholeArray,
-    /// Stages as they are run: which of the middle ones each is, and its threads. Empty where one
-    /// or two threads do everything.
+    /// The pools of the middle stages. Empty if one or two threads do everything.
     pools: Vec<Pool>,
-    /// Before each pool and before the last stage.
+    /// The queues before each pool and before the last stage.
     queues: Vec<Queue<Item>>,
-    /// Buffers to use.
+    /// Free buffers.
     free: Queue<usize>,
     out: Mutex<Out>,
 }
 
-/// Threads that do the same.
+/// Threads with the same stages.
 #[derive(Debug, PartialEq)]
 struct Pool {
-    /// Which middle stages.
+    /// Its middle stages.
     stages: Range<usize>,
-    /// Which members.
+    /// Its members.
     members: Range<usize>,
 }
 
-/// What has come out, and what should.
+/// The output, and the expected output.
 #[derive(Debug, Default)]
 struct Out {
-    /// The digests of the first items, made without a pipeline.
+    /// The digests of the first items, computed without a pipeline.
     expected: Vec<u64>,
     items: u64,
     /// Sum of the items' numbers.
@@ -84,7 +83,7 @@ impl Out {
     }
 }
 
-/// Divides the middle stages and the members between the first and the last among pools.
+/// Divides the middle stages, and the members except the first and the last, among pools.
 fn pools(threads: usize) -> Vec<Pool> {
     let members = threads.saturating_sub(2);
     let count = members.min(MIDDLE);
@@ -104,13 +103,13 @@ fn pools(threads: usize) -> Vec<Pool> {
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let buffer_kib = terms.class.of([16, 64, 64, 128, 128]);
     let table_kib = terms.class.of([64, 1024, 8192, 32_768, 131_072]);
     let words = buffer_kib * WORDS_IN_KIB;
     let pools = pools(terms.threads);
-    // Every thread holds one, and every queue may be full.
+    // Every thread may hold a buffer while every queue is full.
     let buffers = terms.threads + (pools.len() + 1) * DEPTH;
     let threads = || pools.iter().map(|pool| pool.members.len());
     let producers = std::iter::once(1).chain(threads());
@@ -155,14 +154,14 @@ impl Pipeline {
         }
     }
 
-    /// The last stage's part in an item.
+    /// Finishes an item in the last stage.
     fn finish(&self, item: Item) {
         let digest = digest(self.buffer(item));
         lock(&self.out).add(item.number, digest);
         self.free.put(item.buffer);
     }
 
-    /// The first stage: loads all items and hands each to `next`, as long as that takes them.
+    /// The first stage: loads all items and passes each to `next`, until that returns false.
     fn load_all(&self, member: &Member<'_>, next: impl Fn(Item) -> bool) {
         for number in 0..member.iterations_wanted() {
             if member.is_stopping() {
@@ -189,14 +188,14 @@ impl Pipeline {
         });
     }
 
-    /// The first stage, in a thread of its own.
+    /// The first stage in a separate thread.
     fn run_first(&self, member: &Member<'_>) {
         let next = &self.queues[0];
         let _leaving = (next.producer(), self.free.consumer());
         self.load_all(member, |item| next.put(item));
     }
 
-    /// A middle stage, or several.
+    /// One or several middle stages.
     fn run_pool(&self, member: &Member<'_>, pool: usize) {
         let (previous, next) = (&self.queues[pool], &self.queues[pool + 1]);
         let _leaving = (previous.consumer(), next.producer());
@@ -209,7 +208,7 @@ impl Pipeline {
         }
     }
 
-    /// The last stage; where there are no pools, their work too.
+    /// The last stage; without pools, also their work.
     fn run_last(&self, member: &Member<'_>) {
         let previous = &self.queues[self.pools.len()];
         let _leaving = (previous.consumer(), self.free.producer());
@@ -247,7 +246,7 @@ impl Kernel for Pipeline {
         member.wait()?;
         let out = lock(&self.out);
         let items = member.iterations_wanted();
-        // 0 + 1 + … + (items - 1), as the sum is kept.
+        // 0 + 1 + … + (items - 1), wrapped like the sum.
         let sum = (u128::from(items) * u128::from(items - 1) / 2) as u64;
         let is_other_sum = f64::from(u8::from(out.numbers != sum));
         Ok(vec![

@@ -1,10 +1,10 @@
 //! sp: the synthetic flow of [`cfd`](super::cfd), marched by the diagonalised scheme of Beam and
-//! Warming (Pulliam and Chaussee): along each axis in turn the equations are taken apart into five
-//! that stand alone, each of which couples a point to two neighbours on either side.
+//! Warming (Pulliam and Chaussee): along each axis in turn, the equations are decoupled into five
+//! independent ones, each of which couples a point to two neighbours on either side.
 //!
 //! Threads split the planes of constant z for the right-hand side and the systems along x and y,
-//! and the planes of constant y for those along z: twice in each step all of the change array goes
-//! from one split to the other, which is the program's sharing pattern.
+//! and the planes of constant y for those along z. So in each step, all of the change array passes
+//! from one split to the other twice, which is the program's sharing pattern.
 //!
 //! Source: RNR-94-007, section 3.4 (the diagonalised approximate factorisation).
 
@@ -34,7 +34,7 @@ const SIZES: [(usize, u64, f64); 5] = [
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     application::problem(terms, terms.class.of(SIZES), |arrays| {
         let sound = Array::new(terms, arrays.flow().grid.places())?;
@@ -59,7 +59,7 @@ impl Scheme for Sp {
     }
 }
 
-/// What the steps work on.
+/// The data of the steps.
 #[derive(Clone, Copy)]
 struct March<'a> {
     flow: Flow<'a>,

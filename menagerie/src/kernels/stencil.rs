@@ -1,15 +1,15 @@
 //! stencil: elastic waves in a box of layered rock, by finite differences of fourth order on a
-//! staggered grid in velocity and stress, as programs for earthquakes have it (Virieux 1986;
-//! Levander 1988; Ondes3D is one of them).
+//! staggered grid in velocity and stress, as in programs for earthquakes such as Ondes3D (Virieux
+//! 1986; Levander 1988).
 //!
-//! A pressure pulse in the middle spreads. Beyond the box everything is at rest, so no energy
-//! leaves it, and differences forward and backward are transposes of each other: the leapfrog
-//! scheme then keeps its energy exactly, which is the check. Its kinetic part is the product of
-//! the velocities before and after the stresses' moment.
+//! A pressure pulse spreads from the middle. Beyond the box everything is at rest, so no energy
+//! leaves it, and forward and backward differences are transposes of each other. So the leapfrog
+//! scheme conserves its energy exactly, which is the check. The kinetic part of the energy uses the
+//! product of the velocities before and after the moment of the stresses.
 //!
-//! Memory: nine arrays, of which a thread owns a slab of planes across the third axis. It writes
-//! only there, and reads two planes of each neighbour: regular access, shared at the slabs' edges
-//! alone. Borders of two points at rest surround the box.
+//! Memory: nine arrays. A thread owns a slab of planes across the third axis. It writes only there,
+//! and reads two planes of each neighbour: access is regular, and only the edges of slabs are
+//! shared. Borders of two points at rest surround the box.
 
 use super::field::Field;
 use super::{Array, Check, Kernel, Member, Problem, Stopped, Terms};
@@ -25,19 +25,19 @@ const FAR: f64 = -1.0 / 24.0;
 /// Distance between points, in kilometres.
 const SPACING: f64 = 0.1;
 
-/// Length of a step in seconds: 0.4 of what the fastest wave takes from point to point.
+/// Length of a step in seconds: 0.4 of the fastest wave's time from point to point.
 const STEP: f64 = 0.4 * SPACING / 6.8;
 
-/// Largest relative change of energy: rounding alone.
+/// Largest relative change of energy, from rounding only.
 const TOLERANCE: f64 = 1e-11;
 
 /// Points along an axis and steps, for each class.
 const SIZES: [(usize, u64); 5] = [(24, 20), (64, 40), (128, 80), (256, 80), (400, 100)];
 
-/// Rock of one depth: velocities of pressure and shear waves in km/s, density in g/cm^3.
+/// Layers of rock: velocities of pressure and shear waves in km/s, density in g/cm^3.
 const LAYERS: [[f64; 3]; 3] = [[4.0, 2.3, 2.3], [5.8, 3.36, 2.72], [6.8, 3.93, 2.92]];
 
-/// What a plane's rock does: the elastic constants of Lamé, and the density.
+/// Properties of a plane's rock: the elastic constants of Lamé, and the density.
 #[derive(Clone, Copy)]
 struct Rock {
     lambda: f64,
@@ -46,7 +46,7 @@ struct Rock {
 }
 
 impl Rock {
-    /// The rock of a plane: the layers are equally thick.
+    /// The rock of a plane; the layers are equally thick.
     fn of(plane: usize, points: usize) -> Rock {
         let [pressure, shear, density] = LAYERS[plane * LAYERS.len() / points];
         let mu = density * shear * shear;
@@ -62,7 +62,7 @@ impl Rock {
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let (points, steps) = terms.class.of(SIZES);
     let sizes = format!("{points} x {points} x {points} points");
@@ -79,7 +79,7 @@ struct Stencil {
     shear: [Array; 3],
 }
 
-/// Rows around one point of the grid, of one array.
+/// Rows of one array around a row.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     /// This row, and those from two before it to two after it along the second and third axes.
@@ -89,13 +89,13 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Difference along `axis` taken half a point ahead.
+    /// Difference along `AXIS`, centred half a point ahead.
     #[inline(always)]
     fn ahead<const AXIS: usize>(&self, at: usize) -> f64 {
         self.difference::<AXIS>(at, 0)
     }
 
-    /// Difference along `axis` taken half a point behind.
+    /// Difference along `AXIS`, centred half a point behind.
     #[inline(always)]
     fn behind<const AXIS: usize>(&self, at: usize) -> f64 {
         self.difference::<AXIS>(at, 1)
@@ -154,8 +154,8 @@ impl Stencil {
         of.each_ref().map(|array| self.rows(array, plane, row))
     }
 
-    /// Moves velocities on by a step, in a member's planes. Where `MEASURE`, this is the moment for
-    /// the energy, of which the member's part is returned.
+    /// Advances the velocities of a member's planes by a step. With `MEASURE`, returns the member's
+    /// part of the energy at this moment.
     fn accelerate<const MEASURE: bool>(&self, member: &Member<'_>) -> f64 {
         let mut energy = 0.0;
         for plane in member.share(self.points) {
@@ -191,7 +191,7 @@ impl Stencil {
         energy
     }
 
-    /// Moves stresses on by a step, in a member's planes.
+    /// Advances the stresses of a member's planes by a step.
     fn strain(&self, member: &Member<'_>) {
         for plane in member.share(self.points) {
             let rock = Rock::of(plane, self.points);
@@ -221,7 +221,7 @@ impl Stencil {
     }
 }
 
-/// Energy of rock under stress, for each unit of volume.
+/// Energy of rock under stress, per unit of volume.
 fn potential(rock: Rock, normal: [f64; 3], shear: [f64; 3]) -> f64 {
     let squares = |stresses: [f64; 3]| stresses.iter().map(|stress| stress * stress).sum::<f64>();
     let trace: f64 = normal.iter().sum();
@@ -233,7 +233,7 @@ impl Kernel for Stencil {
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let side = self.side();
         let share = member.share(self.points);
-        // The outermost slabs have the borders.
+        // The outermost slabs include the borders.
         let start = if share.start == 0 {
             0
         } else {
@@ -301,7 +301,7 @@ mod tests {
             let stencil = Stencil::new(24, terms).unwrap();
             let side = stencil.side();
             let array = Array::new(terms, side.pow(3)).unwrap();
-            // A cubic has no error: x^3 along each axis, half a point off where the difference is.
+            // Cubics have no error: x^3 along each axis, half a point from the centre of the difference.
             for at in 0..side.pow(3) {
                 let [x, y, z] = [at % side, at / side % side, at / side / side];
                 let cubic = |at: usize| (at as f64).powi(3);

@@ -1,11 +1,11 @@
-//! The threads of a kernel: persistent for the whole run, as an OpenMP team. They divide loops
-//! among themselves by a fixed rule, wait for each other at barriers and add up their results.
+//! The threads of a kernel, which persist for the whole run like an OpenMP team. They divide loops
+//! by a fixed rule, wait for each other at barriers and add up their results.
 //!
-//! Waiting is on a futex, never by spinning: a thread that waits gives its CPU away, in the trace
-//! as on the machine.
+//! Threads wait on a futex, never by spinning: a waiting thread yields its CPU, in the trace as on
+//! the machine.
 //!
-//! Ending early: whoever arrives last at a barrier looks whether the run shall end, and all who
-//! wait there get the same answer. A thread thus never waits for one that has left.
+//! Ending early: the last thread that arrives at a barrier checks whether the run must end, and all
+//! threads there get the same answer. So a thread never waits for one that has left.
 
 use crate::stop::Stop;
 use crate::sync::{lock, wait_while};
@@ -14,16 +14,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// The run shall end: a signal has come, or somebody has failed.
+/// The run must end: a signal has come, or a thread has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
-/// Most numbers that one reduction adds up.
+/// Most numbers in one reduction.
 const WIDTH: usize = 8;
 
-/// Where a member leaves its part of a reduction: lines of its own, so that members do not share
-/// them. Two sets that take turns: a set is written again only after a barrier that comes after
-/// everybody has read it.
+/// A member's part of reductions, in cache lines of its own. Two sets alternate: a member writes a
+/// set again only after a barrier that follows all reads of it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Parts([[AtomicU64; WIDTH]; 2]);
@@ -41,13 +40,13 @@ pub struct Team<'s> {
 #[derive(Debug, Default)]
 struct Barrier {
     waiting: usize,
-    /// How often it has opened.
+    /// How often the barrier has opened.
     opened: u64,
     ended: bool,
 }
 
 impl<'s> Team<'s> {
-    /// A team of `threads`, which ends when `stop` says so.
+    /// A team of `threads`, which ends early by `stop`.
     pub fn new(threads: usize, stop: &'s Stop) -> Team<'s> {
         Team {
             threads,
@@ -58,7 +57,7 @@ impl<'s> Team<'s> {
         }
     }
 
-    /// Member `index`, who will do `iterations`. To be called once for each index.
+    /// Member `index`, for `iterations`. To be called once for each index.
     pub fn member(&self, index: usize, iterations: u64) -> Member<'_> {
         Member {
             index,
@@ -70,7 +69,7 @@ impl<'s> Team<'s> {
         }
     }
 
-    /// Ends the run without waiting for all: somebody will never arrive.
+    /// Ends the run without waiting for all members, because one will never arrive.
     pub fn abandon(&self) {
         lock(&self.barrier).ended = true;
         self.opened.notify_all();
@@ -99,7 +98,7 @@ impl<'s> Team<'s> {
 pub struct Member<'t> {
     /// Its number, from 0.
     pub index: usize,
-    /// How many there are.
+    /// Number of members.
     pub threads: usize,
     iterations: u64,
     team: &'t Team<'t>,
@@ -108,8 +107,8 @@ pub struct Member<'t> {
 }
 
 impl Member<'_> {
-    /// This member's part of a loop of `n`: OpenMP's static schedule without a chunk size, as
-    /// GCC's library divides. The parts of all members are runs of nearly equal length in order.
+    /// This member's part of a loop of `n`: OpenMP's static schedule without a chunk size, as in
+    /// GCC's library. The members' parts are contiguous, in order and of nearly equal length.
     pub fn share(&self, n: usize) -> Range<usize> {
         share(n, self.index, self.threads)
     }
@@ -120,17 +119,17 @@ impl Member<'_> {
         range.start + part.start..range.start + part.end
     }
 
-    /// Waits until all members are here.
+    /// Waits until all members have arrived.
     ///
     /// # Errors
     ///
-    /// Where the run shall end. All members get the same answer.
+    /// If the run must end. All members get the same answer.
     pub fn wait(&self) -> Result<(), Stopped> {
         self.team.wait()
     }
 
-    /// The sum of all members' `value`, for all members. Added in the order of the members: the
-    /// same team gets the same digits every time. Contains one barrier.
+    /// The sum of all members' `value`, returned to all members. The order of additions is that of
+    /// the members, so a team gets the same digits every time. Contains one barrier.
     ///
     /// # Errors
     ///
@@ -139,7 +138,7 @@ impl Member<'_> {
         self.sums([value]).map(|[sum]| sum)
     }
 
-    /// As [`Member::sum`], of several numbers at once (at most 8).
+    /// Like [`Member::sum`], for several numbers at once (at most 8).
     ///
     /// # Errors
     ///
@@ -177,8 +176,7 @@ impl Member<'_> {
         }))
     }
 
-    /// The iterations to do, from 1. Those that were left behind by going on to the next count as
-    /// done.
+    /// The iterations to do, from 1. Taking the next iteration counts the ones before it as done.
     pub fn iterations(&self) -> impl Iterator<Item = u64> {
         (1..=self.iterations + 1).map_while(|iteration| {
             self.done.set(iteration - 1);
@@ -191,8 +189,8 @@ impl Member<'_> {
         self.iterations
     }
 
-    /// Says that `iterations` are done, for kernels that deal them out among the members and so do
-    /// not go through [`Member::iterations`].
+    /// Counts `iterations` as done, for kernels that divide them among the members and so do not
+    /// use [`Member::iterations`].
     pub fn count(&self, iterations: u64) {
         self.done.set(self.done.get() + iterations);
     }
@@ -202,15 +200,15 @@ impl Member<'_> {
         self.done.get()
     }
 
-    /// Whether the run shall end. Unlike at a barrier, others may not know it yet: for long work
-    /// without barriers, which may be cut short if a barrier follows.
+    /// Whether the run must end. Unlike at a barrier, other members may not know it yet. For long
+    /// work without barriers that may be cut short because a barrier follows.
     pub fn is_stopping(&self) -> bool {
         self.team.stop.wanted()
     }
 }
 
 impl Drop for Member<'_> {
-    /// A member that panics will not come to the barrier any more.
+    /// A member that panics will never reach the barrier.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.team.abandon();
@@ -253,7 +251,7 @@ mod tests {
             prop_assert_eq!(shares[0].start, 0);
             prop_assert_eq!(shares[threads - 1].end, n);
             prop_assert!(shares.is_sorted_by(|left, right| left.end == right.start));
-            // The longer ones come first.
+            // The longer shares come first.
             prop_assert!(shares.is_sorted_by(|left, right| left.len() >= right.len()));
             prop_assert!(shares[0].len() - shares[threads - 1].len() <= 1);
         }
@@ -296,7 +294,7 @@ mod tests {
             }
             passed
         });
-        // The next barrier at the latest.
+        // All stop at the next barrier at the latest.
         assert!(passed.iter().all(|times| *times == passed[0]), "{passed:?}");
         assert!((10..=11).contains(&passed[0]), "{passed:?}");
     }

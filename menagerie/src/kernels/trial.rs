@@ -1,4 +1,4 @@
-//! Kernels in the program's own tests: without a command line.
+//! Runs kernels in the program's own tests, without a command line.
 
 use super::{Class, Name, Terms, Verification, run};
 use crate::machine::Machine;
@@ -14,7 +14,7 @@ fn placement(machine: &Machine) -> Placement {
     Placement::new(machine, None, Start::Any, &[], HugePages::Default).unwrap()
 }
 
-/// Calls `use_terms` with what a kernel of `class` for `threads` is made for.
+/// Calls `use_terms` with the parameters of a kernel of `class` for `threads`.
 pub fn with_terms<T>(class: Class, threads: usize, use_terms: impl FnOnce(&Terms<'_>) -> T) -> T {
     with_terms_of(Name::Cg, class, threads, use_terms)
 }

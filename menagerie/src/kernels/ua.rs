@@ -1,15 +1,15 @@
-//! ua: heat that a moving ball leaves in a moving medium, on spectral elements of a mesh that is
-//! refined around the ball and coarsened behind it. Which element meets which, and which values are
-//! the same, changes every five steps: the accesses are irregular, and change.
+//! ua: heat from a moving ball in a moving medium, on spectral elements of a mesh that is refined
+//! around the ball and coarsened behind it. The elements' neighbours and their common values change
+//! every five steps, so the accesses are irregular and change, too.
 //!
 //! Memory: elements, and the mortar points between them, lie in the order of the octree, and each
-//! thread has a run of both. When the mesh changes, all values move to where the new order has
-//! them, and a thread's elements change with it.
+//! thread has a contiguous part of both. When the mesh changes, all values move to their places in
+//! the new order, and each thread's elements change.
 //!
 //! Source: Feng, Van der Wijngaart, Biswas, Mavriplis, "Unstructured Adaptive (UA) NAS Parallel
-//! Benchmark, Version 1.0", NAS-04-006 (sizes and values of NPB 3). Unlike the OpenMP version,
-//! which locks each mortar point to add to it, elements leave their parts and mortar points collect
-//! them, so that the same team gets the same digits; and the first thread alone makes the mesh.
+//! Benchmark, Version 1.0", NAS-04-006 (sizes and values of NPB 3). The OpenMP version locks each
+//! mortar point for additions. Here, elements store their parts and mortar points collect them, so
+//! that a team always gets the same digits; and only the first thread makes the mesh.
 
 use super::field::WholeArray;
 use super::{Array, Check, Class, Kernel, Member, Problem, Stopped, Terms};
@@ -38,7 +38,7 @@ const TOLERANCE: f64 = 1e-8;
 /// A class's parameters.
 #[derive(Clone, Copy, Debug)]
 struct Size {
-    /// Most elements and mortar points that the mesh has on the ball's way, and a few more.
+    /// Room for elements and for mortar points: a few more than the mesh ever has on the ball's path.
     elements: usize,
     mortars: usize,
     /// Level of the smallest elements.
@@ -67,7 +67,7 @@ impl Size {
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     let size = Size::of(terms.class);
     let (values, slots) = (VOLUME * size.elements, SLOTS * size.elements);
@@ -90,7 +90,7 @@ pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
     Problem::new(sizes, terms.class.of([50, 100, 200, 200, 200]), ua)
 }
 
-/// The mesh and what is made of it.
+/// The mesh and the data derived from it.
 #[derive(Debug)]
 struct Shape {
     mesh: Mesh,
@@ -143,7 +143,7 @@ impl Ua {
         Solver::new(elements, mortars, lengths, self.size.finest)
     }
 
-    /// Fits the mesh to where the ball is at `time`, and moves the temperature over to it.
+    /// Adapts the mesh to the ball's position at `time`, and transfers the temperature to it.
     fn adapt(
         &self,
         member: &Member<'_>,
@@ -186,7 +186,7 @@ impl Kernel for Ua {
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let mut solver = self.solver();
         self.adapt(member, &mut solver, 0.0)?;
-        // A step whose result is thrown away, so that all pages are there.
+        // A step whose result is discarded, so that all pages are present.
         solver.advance(member, 0.0)?;
         solver.clear(member);
         Ok(())

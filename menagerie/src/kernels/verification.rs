@@ -1,5 +1,4 @@
-//! Whether a kernel has computed what it should: its results beside those published, or beside
-//! what must hold in any case.
+//! Verifies a kernel's results against published ones, or against properties that must always hold.
 
 use numaherd_quantity::counted;
 use serde::Serialize;
@@ -8,15 +7,15 @@ use std::fmt::Write;
 /// A result of a kernel, and what it should be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What the number is.
+    /// The number's name.
     pub name: String,
-    /// What the run has computed.
+    /// The computed value.
     pub value: f64,
-    /// What it should be. None where nobody has said.
+    /// The expected value, if there is one.
     pub expected: Option<f64>,
-    /// Whether `expected` was published for the class, rather than known beforehand.
+    /// Whether `expected` is published for the class, not known beforehand.
     pub published: bool,
-    /// Whether it holds after any number of iterations. If not, for those of the class alone.
+    /// Whether it holds after any number of iterations, not only after those of the class.
     #[serde(skip)]
     holds_always: bool,
     /// Difference to `expected`, relative to it (absolute where it is 0).
@@ -26,7 +25,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// A result to compare with a published one, if there is one.
+    /// A result compared with a published one, if there is one.
     pub fn published(
         name: impl Into<String>,
         value: f64,
@@ -44,7 +43,7 @@ impl Check {
         }
     }
 
-    /// A result of one of the iterations, published as such: it holds for longer and shorter runs.
+    /// A published result of a single iteration: it holds for longer and shorter runs, too.
     pub fn each_iteration(
         name: impl Into<String>,
         value: f64,
@@ -66,7 +65,7 @@ impl Check {
         }
     }
 
-    /// Whether it has an expected value and misses it. A value that is not a number does.
+    /// Whether it has an expected value and misses it. NaN always misses.
     fn fails(&self) -> bool {
         self.error
             .is_some_and(|error| error.is_nan() || error > self.tolerance)
@@ -83,7 +82,7 @@ fn error(value: f64, expected: f64) -> f64 {
     }
 }
 
-/// The word on a run.
+/// The verdict on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -95,19 +94,19 @@ pub enum Verdict {
     Failed,
 }
 
-/// The word on a run, with its grounds.
+/// The verdict on a run, with its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verification {
-    /// The word.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why results were not compared, where they were not.
+    /// Why results were not compared, if so.
     pub reason: Option<String>,
     /// The results.
     pub checks: Vec<Check>,
 }
 
 impl Verification {
-    /// Judges `checks` of a run of `iterations`, of which the class prescribes `published`.
+    /// Judges the `checks` of a run of `iterations`; the class prescribes `published` iterations.
     pub fn new(mut checks: Vec<Check>, iterations: u64, published: u64) -> Verification {
         let mut reason = None;
         if iterations == published {
@@ -134,7 +133,7 @@ impl Verification {
         }
     }
 
-    /// The word on a run that a signal has ended.
+    /// The verdict on a run that a signal has ended.
     pub fn ended_early() -> Verification {
         Verification {
             verdict: Verdict::NotVerified,
@@ -143,7 +142,7 @@ impl Verification {
         }
     }
 
-    /// For people: the word and, of results, the one that is furthest off.
+    /// Text for people: the verdict and the result with the largest error.
     pub fn text(&self) -> String {
         let mut text = match self.verdict {
             Verdict::Verified => "verified",
@@ -183,7 +182,7 @@ impl Verification {
     }
 }
 
-/// Whole numbers as such, others with 13 digits: as many as are published.
+/// Integers as such, other numbers with 13 digits, as many as are published.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         format!("{value}")

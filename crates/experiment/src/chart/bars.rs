@@ -1,4 +1,4 @@
-//! Bars: a group for each name on the axis, in it a bar for each series.
+//! Bar charts: a group for each name on the axis, with a bar for each series.
 
 use maud::html;
 
@@ -7,15 +7,15 @@ use super::{Plot, Series, colour, legend, px, svg, text};
 const HEIGHT: f64 = 420.0;
 /// Room beside the bars, left and right.
 const BESIDE: (f64, f64) = (60.0, 20.0);
-/// Where the bars end, and where names and legend stand, from the bottom.
+/// Distances of the bars' base, the names and the legend from the bottom.
 const BARS: f64 = 60.0;
 const NAMES: f64 = 44.0;
 const LEGEND: f64 = 8.0;
 /// Height of a line of a name.
 const LINE: f64 = 16.0;
 
-/// The chart as the text of an SVG file. A series without any figure has no bars and keeps its colour. A name may have
-/// two lines.
+/// The chart as the text of an SVG file. A series without any figure has no bars, but the others keep their colours. A
+/// name may have two lines.
 pub fn bars(title: &str, names: &[&str], series: &[Series]) -> String {
     let has_figures = |series: &Series| series.figures.iter().any(Option::is_some);
     let shown: Vec<(usize, &Series)> = series
@@ -106,7 +106,7 @@ mod tests {
         }
         // Without figures: neither bars nor a name.
         assert!(!has("linux"), "{svg}");
-        // Two bars and the legend; one bar, as one figure is no number, and the legend.
+        // Two bars and the legend; one bar, since one figure is not a number, and the legend.
         assert_eq!(svg.matches("fill=\"#e69f00\"").count(), 3);
         assert_eq!(svg.matches("fill=\"#3a9fd6\"").count(), 2);
         assert!(svg.contains("prefers-color-scheme: dark"));

@@ -1,15 +1,15 @@
-//! Heat maps: a square for each pair of things, darker for a larger figure.
+//! Heat maps: a square for each pair of items, darker for a larger figure.
 
 use maud::html;
 
 use super::{svg, text};
 
-/// Side of a square and of what is beside the map.
+/// Side of a square, and width of the margin.
 const SQUARE: f64 = 12.0;
 const MARGIN: f64 = 24.0;
 
-/// The map as the text of an SVG file: a row of squares for each row of figures. Black stands for the largest of
-/// them, or for 1 if all are smaller.
+/// The map as the text of an SVG file: a row of squares for each row of figures. Black is the largest figure, or 1 if
+/// all are smaller.
 pub fn heat_map(title: &str, rows: &[Vec<f64>]) -> String {
     let place = |number: usize| number as f64 * SQUARE;
     let side = place(rows.len()) + 2.0 * MARGIN;

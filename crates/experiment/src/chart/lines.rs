@@ -1,24 +1,24 @@
-//! Lines: panels side by side, in each a line for each series over the same places of an axis.
+//! Line charts: panels side by side, with a line for each series over the same places of an axis.
 
 use maud::{Markup, html};
 
 use super::{Plot, Series, colour, legend, px, svg, text};
 
-/// Size of a panel, and height of what stands above and below them.
+/// Size of a panel, and heights of the title above and the legend below the panels.
 const PANEL: (f64, f64) = (340.0, 240.0);
 const TITLE: f64 = 34.0;
 const LEGEND: f64 = 34.0;
 /// Panels side by side.
 const ACROSS: usize = 3;
-/// Most places of an axis that are named.
+/// The most places of an axis with a name.
 const MOST_NAMES: usize = 8;
 
 /// One panel.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What stands above it.
+    /// The text above it.
     pub caption: String,
-    /// Its lines, in percent: from 0 to 100. All panels have the same names in the same order.
+    /// Its lines, in percent from 0 to 100. All panels have the same names in the same order.
     pub series: Vec<Series>,
 }
 
@@ -26,7 +26,7 @@ pub struct Panel {
 pub fn lines(title: &str, places: &[String], panels: &[Panel]) -> String {
     let across = panels.len().clamp(1, ACROSS);
     let down = panels.len().max(1).div_ceil(across);
-    // Two panels' width at least, for the title and the legend.
+    // At least the width of two panels, for the title and the legend.
     let width = PANEL.0 * across.max(2) as f64;
     let height = TITLE + PANEL.1 * down as f64 + LEGEND;
     let corner = |at: usize| {

@@ -1,4 +1,4 @@
-//! Reading `data/claims/*.toml`. What is wrong is reported with file, line and key.
+//! Reads `data/claims/*.toml`. Errors name file, line and key.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,14 +16,14 @@ pub enum Tolerance {
     /// A quarter of the figure.
     #[default]
     Quarter,
-    /// Of a share in percent: a quarter of it, and ten points at most.
+    /// For a share in percent: a quarter of it, but at most ten points.
     Share,
-    /// Of a size that the paper computes and rounds: 5 % of it.
+    /// For a size that the paper computes and rounds: 5 % of it.
     Rounded,
 }
 
 impl Tolerance {
-    /// How far from the paper's figure a measured one may be.
+    /// The largest difference of a measured figure from the paper's.
     pub fn of(self, figure: f64) -> f64 {
         let quarter = figure.abs() * 0.25;
         match self {
@@ -73,7 +73,7 @@ enum Says {
     Ranking,
 }
 
-/// A tolerance by its name, or one that no name fits, for which `why` gives the reason.
+/// A tolerance by name, or another one, whose reason `why` gives.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged, expecting = "a number, or one of quarter, share, rounded")]
 enum ToleranceValue {
@@ -81,10 +81,10 @@ enum ToleranceValue {
     Own(f64),
 }
 
-/// The claims of a file's text. The path is for messages alone.
+/// Parses a file's text. The path is only for messages.
 ///
 /// # Errors
-/// What is malformed, with file, line and key.
+/// The malformed part, with file, line and key.
 pub fn parse(text: &str, path: &str) -> Result<Claims, ClaimsError> {
     let document = Document::new(text, path);
     let file: FileTable = document.parse()?;
@@ -104,7 +104,7 @@ pub fn parse(text: &str, path: &str) -> Result<Claims, ClaimsError> {
     })
 }
 
-/// Where in the text something is wrong, with its key and the reason.
+/// An error: its place in the text, its key and the reason.
 type Fault = (Range<usize>, &'static str, String);
 
 fn fault<T>(at: Range<usize>, key: &'static str, why: impl Into<String>) -> Result<T, Fault> {

@@ -1,4 +1,4 @@
-//! What experiments measured: figures by claim, and details for the claims' notes.
+//! Measurements of experiments: figures by claim, and details for the claims' notes.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,39 +10,39 @@ use numaherd_quantity::statistics::Mean;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     figures: Vec<(String, Vec<f64>)>,
-    /// Half of the 95 % confidence interval of figures with chance in them.
+    /// Half of the 95 % confidence interval of figures that depend on chance.
     intervals: BTreeMap<String, f64>,
     details: BTreeMap<String, String>,
-    /// Claims whose figures neither chance nor the length of a run changes.
+    /// Claims whose figures depend neither on chance nor on the length of a run.
     exact: BTreeSet<String>,
-    /// Why there are no figures of claims about traces, where there are none.
+    /// Why there are no figures for claims about traces, if so.
     pub without_traces: Option<String>,
 }
 
 impl Measured {
-    /// Nothing yet.
+    /// No measurements yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The figure of a claim; of a ranking, its margin.
+    /// Adds the figure of a claim; for a ranking, its margin.
     pub fn figure(&mut self, id: impl Into<String>, figure: f64) {
         self.figures.push((id.into(), vec![figure]));
     }
 
-    /// The figures of a ranking in the order in which the paper has them, the largest first.
+    /// Adds the figures of a ranking, in the paper's order, the largest first.
     pub fn order(&mut self, id: impl Into<String>, figures: impl IntoIterator<Item = f64>) {
         self.figures
             .push((id.into(), figures.into_iter().collect()));
     }
 
-    /// The text that stands where notes have `{name}`.
+    /// Adds the text that replaces `{name}` in notes.
     pub fn detail(&mut self, name: impl Into<String>, text: impl Display) {
         self.details.insert(name.into(), text.to_string());
     }
 
-    /// With the 95 % confidence interval of each figure, from what was measured without each of the runs in turn (the
-    /// delete-one jackknife). Of fewer than three runs nothing is known.
+    /// Adds the 95 % confidence interval of each figure, from the measurements without each of the runs in turn (the
+    /// delete-one jackknife). Fewer than three runs give no interval.
     #[must_use]
     pub fn with_replicates(mut self, without: &[Self]) -> Self {
         if without.len() < 3 {
@@ -57,8 +57,8 @@ impl Measured {
         self
     }
 
-    /// With all figures so far as exact: neither chance nor the length of a run changes them, so that any run must find
-    /// what the record has.
+    /// Marks all figures so far as exact: they depend neither on chance nor on the length of a run, so any run must
+    /// reproduce the record.
     #[must_use]
     pub fn exact(mut self) -> Self {
         self.exact = self.figures.iter().map(|(id, _)| id.clone()).collect();
@@ -70,7 +70,7 @@ impl Measured {
         self.exact.contains(id)
     }
 
-    /// Adds what another experiment measured.
+    /// Adds another experiment's measurements.
     pub fn append(&mut self, mut other: Self) {
         self.figures.append(&mut other.figures);
         self.intervals.append(&mut other.intervals);
@@ -101,17 +101,17 @@ impl Measured {
     }
 }
 
-/// Half of the 95 % confidence interval of a figure, from what it was without each of the runs in turn. Of fewer than
-/// three runs nothing is known.
+/// Half of the 95 % confidence interval of a figure, from its values without each of the runs in turn. `None` for fewer
+/// than three runs.
 pub fn jackknife(without: &[f64]) -> Option<f64> {
-    // The mean's interval is that of as many figures as there are runs; replicates differ by less, by a factor of the
-    // runs but one.
+    // The mean's interval assumes independent figures; replicates differ less than runs, by a factor of the number of
+    // runs less one.
     let half = Mean::of(without)?.half?;
     (without.len() > 2).then(|| half * (without.len() - 1) as f64)
 }
 
-/// A figure as it is; of several, which are a ranking's, largest first, the least difference of two neighbours, NaN
-/// where one of them is NaN.
+/// A single figure as it is. For the figures of a ranking, largest first: the least difference of two neighbours, NaN
+/// if one of them is NaN.
 pub(super) fn margin(figures: &[f64]) -> f64 {
     if let [figure] = *figures {
         return figure;
@@ -134,7 +134,7 @@ pub fn list<N: Display>(
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// The same with signs: `mcf +67, omnetpp -4`.
+/// Like [`list`], with signs: `mcf +67, omnetpp -4`.
 pub fn changes<N: Display>(
     figures: impl IntoIterator<Item = (N, impl Borrow<f64>)>,
     decimals: usize,

@@ -1,5 +1,5 @@
-//! The record of which claims held: `docs/fidelity.json`, which `reproduce --record` renews, later runs are
-//! compared with, and `docs/FIDELITY.md` is made from.
+//! The record of claims that held, `docs/fidelity.json`. `reproduce --record` renews it, later runs are compared with
+//! it, and `docs/FIDELITY.md` is generated from it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Claim, ClaimsError, Kind, Paper, Statement};
 
-/// Significant digits of recorded figures: few enough that the last digits of another processor change nothing.
+/// Significant digits of recorded figures: few enough that rounding differences between processors do not show.
 const DIGITS: usize = 4;
 
 /// A larger file is not a record.
@@ -31,14 +31,14 @@ pub struct Record {
 pub struct Measurement {
     /// The paper.
     pub paper: Paper,
-    /// The commit of the program; `None` where nobody said.
+    /// The commit of the program, if known.
     pub commit: Option<String>,
-    /// Runs of each experiment with chance in it.
+    /// Runs of each experiment that depends on chance.
     pub runs: u32,
     /// Modelled seconds that stand for an hour in experiments of a fixed time.
     pub hour_s: f64,
-    /// Placement intervals for which recordings were played, and measured, after their set-up; `None` where they were
-    /// played once, or there are none.
+    /// Placement intervals for which recordings were played and measured after their set-up; `None` if they were played
+    /// once, or if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intervals: Option<u64>,
 }
@@ -63,12 +63,12 @@ pub struct CheckedClaim {
     pub kind: Kind,
     /// The measured figure; `None` when there is none.
     pub ours: Option<f64>,
-    /// Half of its 95 % confidence interval; `None` where nothing is left to chance, or one run alone was made.
+    /// Half of its 95 % confidence interval; `None` if it does not depend on chance, or for fewer than three runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
     /// Whether the claim holds.
     pub holds: bool,
-    /// What a reader must know.
+    /// A note for readers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -106,7 +106,7 @@ pub(super) fn rounded(figure: f64) -> f64 {
 }
 
 impl Record {
-    /// What experiments found, and how they were made.
+    /// A record of these lines and how they were measured.
     pub fn new(measurements: Vec<Measurement>, lines: Vec<CheckedClaim>) -> Self {
         Self {
             schema: 3,
@@ -133,7 +133,7 @@ impl Record {
         Self::parse(&text, path)
     }
 
-    /// The record in a file's text. The path is for messages alone.
+    /// Parses a file's text. The path is only for messages.
     ///
     /// # Errors
     /// The text is not a record.
@@ -152,7 +152,7 @@ impl Record {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// Only the lines of these papers.
+    /// Keeps only the lines and measurements of these papers.
     #[must_use]
     pub fn of(mut self, papers: &[Paper]) -> Self {
         self.lines.retain(|line| papers.contains(&line.paper));
@@ -160,7 +160,7 @@ impl Record {
         self
     }
 
-    /// This record, together with the lines of `before` about papers of which this one has none.
+    /// This record, with the lines of `before` for papers without lines here.
     #[must_use]
     pub fn with_others_of(mut self, before: Self) -> Self {
         let papers: Vec<Paper> = self.lines.iter().map(|line| line.paper).collect();
@@ -175,8 +175,8 @@ impl Record {
         self
     }
 
-    /// The lines of `before` that held and no longer do, or that are missing although this record has lines of
-    /// their paper.
+    /// The lines of `before` that held and no longer hold, or that are missing although this record has lines of their
+    /// paper.
     pub fn fallen<'a>(&self, before: &'a Self) -> Vec<&'a CheckedClaim> {
         let fell = |old: &&CheckedClaim| {
             let mut of_paper = self.lines.iter().filter(|line| line.paper == old.paper);

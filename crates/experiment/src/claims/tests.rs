@@ -4,7 +4,7 @@ use super::*;
 
 const HEAD: &str = "paper = \"dino\"\ntitle = \"a title\"\nabout = \"about it\"\n";
 
-/// A file with one claim, which has these keys beside its id, section and words.
+/// A file with one claim, which has these keys in addition to its id, section and words.
 fn file(keys: &str) -> String {
     format!("{HEAD}\n[[claim]]\nid = \"a\"\nsection = \"1\"\nwhat = \"it is so\"\n{keys}")
 }

@@ -1,4 +1,4 @@
-//! A plan holds what the scenario says, and refuses what machine or profiles have not.
+//! A plan follows its scenario, and refuses what machine or profiles lack.
 
 use super::*;
 use crate::World;

@@ -1,4 +1,4 @@
-//! The form of a scenario's file: its tables and keys. What they must hold to is in [`read`](super::read).
+//! The form of a scenario's file: its tables and keys. [`read`](super::read) checks them.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub(super) struct File {
     pub programs: Vec<ProgramTable>,
 }
 
-/// What `policies` holds: names; in a file of a trace's settings alone, the policies' settings.
+/// The value of `policies`: names or, in a file with only a trace's settings, the policies' settings.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a list of policies")]
 pub(super) enum Policies {

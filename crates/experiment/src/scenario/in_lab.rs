@@ -1,8 +1,8 @@
-//! What the lab does with a program of a scenario: how it starts, when it is ready, what is measured of it.
+//! A scenario's program in the lab: how it starts, when it is ready, and its measure.
 //!
-//! A command is a text, which `sh` runs as a person would type it, or a list of a program and its arguments, which
-//! are passed as they are. In commands and in the file of [`Ready`], `{copy}` stands for the number of the copy,
-//! from 0, and `{dir}` for a directory that the trial has for itself.
+//! A command is a text, which `sh` runs as if typed, or a list of a program and its arguments, which are passed
+//! unchanged. In commands and in the file of [`Ready`], `{copy}` stands for the number of the copy, from 0, and `{dir}`
+//! for a directory of the trial's own.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use std::time::Duration;
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-/// What the lab does with a program.
+/// A program in the lab.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InLab {
-    /// What runs; none where only the model runs it.
+    /// The command to run; None if only the model runs the program.
     pub command: Option<Command>,
-    /// What is run to its end before the program starts.
+    /// The command that is run to its end before the program starts.
     pub setup: Option<Command>,
-    /// As whom it runs, and all that belongs to it; root if nobody is named.
+    /// The user as whom it and its set-up run; None for root.
     pub user: Option<String>,
     /// Whether the program itself waits for its start, and prints its result as the menagerie does.
     pub waits: bool,
-    /// When a program that starts before the trial is ready for it; none of one that starts with the trial.
+    /// When a program that starts before the trial is ready for it; None for one that starts with the trial.
     pub ready: Option<Ready>,
-    /// What is measured of it.
+    /// Its measure.
     pub measure: Measure,
 }
 
@@ -40,7 +40,7 @@ pub enum Command {
     Words(Vec<String>),
 }
 
-/// What `{copy}` and `{dir}` stand for.
+/// The values of `{copy}` and `{dir}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Placeholders<'a> {
     /// The number of the copy, from 0.
@@ -50,7 +50,7 @@ pub struct Placeholders<'a> {
 }
 
 impl Placeholders<'_> {
-    /// A text with what stands for something replaced.
+    /// A text with the placeholders replaced.
     pub fn fill(&self, text: &str) -> String {
         let text = text.replace("{copy}", &self.copy.to_string());
         text.replace("{dir}", self.dir)
@@ -58,7 +58,7 @@ impl Placeholders<'_> {
 }
 
 impl Command {
-    /// Program and arguments of a copy, and further arguments.
+    /// Program and arguments of a copy, followed by further arguments.
     pub fn words(
         &self,
         placeholders: Placeholders<'_>,
@@ -84,7 +84,7 @@ impl Command {
         words
     }
 
-    /// The program, as far as it can be told without a shell.
+    /// The program, if it can be determined without a shell.
     pub fn program(&self) -> Option<&str> {
         let program = match self {
             Self::Words(words) => return words.first().map(String::as_str),
@@ -97,13 +97,13 @@ impl Command {
         (is_plain(program) && !is_assignment(program)).then_some(program)
     }
 
-    /// The file name of its program, as far as it can be told without a shell.
+    /// The file name of its program, if it can be determined without a shell.
     pub fn name(&self) -> Option<&str> {
         let name = self.program()?.rsplit('/').next()?;
         (!name.trim().is_empty()).then_some(name)
     }
 
-    /// Whether a word of it is the menagerie's program.
+    /// Whether one of its words names the menagerie's program.
     pub fn is_menagerie(&self) -> bool {
         let is = |word: &str| word.rsplit('/').next() == Some("menagerie");
         match self {
@@ -121,13 +121,13 @@ impl Command {
     }
 }
 
-/// Whether a shell takes a word as it is written.
+/// Whether a shell takes a word literally.
 fn is_plain(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_alphanumeric() || "/._-+@:={}".contains(c))
 }
 
-/// Whether a shell takes a word before a command for a variable of its environment.
+/// Whether a shell takes a word before a command as an assignment to an environment variable.
 fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
@@ -136,9 +136,9 @@ fn is_assignment(word: &str) -> bool {
 /// When a program that starts before the trial is ready for it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ready {
-    /// As soon as a connection to this TCP port is accepted; the number of the copy is added.
+    /// As soon as it accepts a connection to this TCP port plus the number of the copy.
     Port(u16),
-    /// As soon as this file is there.
+    /// As soon as this file exists.
     File(String),
     /// As soon as it prints a line that matches.
     Line(Pattern),
@@ -146,14 +146,14 @@ pub enum Ready {
     After(Duration),
 }
 
-/// What is measured of a program.
+/// The measure of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     /// Where the figure is from.
     pub from: Source,
     /// Its unit.
     pub unit: String,
-    /// Which is better.
+    /// Whether higher or lower is better.
     pub better: Better,
 }
 
@@ -164,7 +164,7 @@ pub enum Source {
     Completion,
     /// The last match of a pattern in what it prints: its first group, or all of it.
     Output(Pattern),
-    /// What this command prints at the end of the trial, less what it printed at its start, per second.
+    /// The increase of the number that this command prints, from the trial's start to its end, per second.
     Counter(Command),
 }
 
@@ -179,7 +179,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// The better of two figures first.
+    /// Orders figures, the better first.
     pub fn order(self, a: f64, b: f64) -> Ordering {
         match self {
             Self::Lower => a.total_cmp(&b),
@@ -209,10 +209,10 @@ impl PartialEq for Pattern {
 }
 
 impl Pattern {
-    /// Reads one.
+    /// Compiles a pattern.
     ///
     /// # Errors
-    /// It is none: why.
+    /// The text is not a regular expression.
     pub fn new(text: &str) -> Result<Self, regex_lite::Error> {
         Regex::new(text).map(Self)
     }

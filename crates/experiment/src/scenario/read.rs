@@ -1,6 +1,6 @@
-//! Reading a scenario's text: what is refused at which key.
+//! Reads a scenario's text and checks its keys.
 //!
-//! A key that means nothing in the world that reads the file ([`ELSEWHERE`]) is refused there.
+//! A key without a meaning in the world that reads the file ([`ELSEWHERE`]) is refused.
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use super::file::{
 use super::in_lab::{Better, Command, InLab, Measure, Pattern, Ready, Source};
 use super::{Count, Cpus, MOST_REPEATS, Memory, Program, Scenario, Tables, World};
 
-/// Limits beyond which a figure is taken for a mistake.
+/// Limits beyond which a figure counts as a mistake.
 const MOST_COPIES: u32 = 1 << 20;
 const MOST_COMPLETIONS: u32 = 1000;
 const MOST_WORK: f64 = 1e9;
-/// The longest time after which a program is taken to be ready, in seconds: shorter than what a set-up may take.
+/// The longest time after which a program counts as ready, in seconds: shorter than the limit of a set-up.
 const LONGEST_WAIT_S: f64 = 100.0;
 /// A year.
 const LONGEST_S: f64 = 365.0 * 86_400.0;
 
-/// The keys that some worlds do not understand, each with those that do.
+/// The keys that only some worlds understand, each with these worlds.
 const ELSEWHERE: [(&str, &[World]); 15] = [
     ("until", &[World::Lab, World::Model]),
     ("count", &[World::Model]),
@@ -55,7 +55,7 @@ pub fn scenario(document: Document<'_>, world: World) -> Result<Scenario, FileEr
     Reading { document, world }.scenario(file, written)
 }
 
-/// Checks that a world understands all keys of a file.
+/// Checks that `world` understands all keys of a file.
 fn understood(document: &Document<'_>, written: &Table, world: World) -> Result<(), FileError> {
     let check = |name: &str, key: &str| {
         let elsewhere = ELSEWHERE.iter().find(|(key, _)| *key == name);
@@ -95,7 +95,7 @@ fn understood(document: &Document<'_>, written: &Table, world: World) -> Result<
     }
 }
 
-/// A scenario's text on its way to a scenario.
+/// The reading of a scenario's text in a world.
 struct Reading<'t> {
     document: Document<'t>,
     world: World,
@@ -288,7 +288,7 @@ impl Reading<'_> {
         };
         Ok(Program {
             name,
-            // One that is ready before the trial serves the others, unless something of it is measured.
+            // A program that is ready before the trial serves the others, unless it has a measure.
             measured: table
                 .measured
                 .unwrap_or(table.ready.is_none() || table.measure.is_some()),
@@ -333,7 +333,7 @@ impl Reading<'_> {
             Err(error) => self.wrong(key, error),
         }
     }
-    /// What the lab does with a program.
+    /// A program in the lab.
     fn in_lab(&self, number: u32, table: &ProgramTable) -> Result<InLab, FileError> {
         let key = |key: &str| format!("program[{number}].{key}");
         let wrong = |name: &str, why: &str| self.wrong(&key(name), why);
@@ -448,7 +448,7 @@ impl Reading<'_> {
         Pattern::new(text).map_err(refused)
     }
 
-    /// Checks that there is one figure to compare, and that a trial ends.
+    /// Checks that there is one measure to compare, and that a trial ends.
     fn one_measure(&self, programs: &[Program], until: &Until) -> Result<(), FileError> {
         let measured = programs
             .iter()
@@ -477,7 +477,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Checks that no two copies are ready at the same port: each serves that of its program and its own number more.
+    /// Checks that no two copies have the same port: a copy's port is its program's plus its number.
     fn one_port_each(&self, programs: &[Program]) -> Result<(), FileError> {
         let ports = programs.iter().map(|program| match program.lab.ready {
             Some(Ready::Port(first)) => u32::from(first)..u32::from(first) + program.copies,

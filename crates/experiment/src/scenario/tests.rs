@@ -1,4 +1,4 @@
-//! Every scenario of the tree can be read in its worlds, and every wrong one is refused.
+//! Every scenario of the source tree can be read in its worlds, and wrong ones are refused.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn read(text: &str) -> Scenario {
     Scenario::parse(text, "x.toml", World::Model).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 
-/// Program and arguments of a copy in the lab, with where it is to be.
+/// Program and arguments of a copy in the lab, with its placement.
 fn words(program: &Program, number: u32) -> Vec<String> {
     let placeholders = in_lab::Placeholders {
         copy: number,
@@ -328,7 +328,7 @@ fn the_example_of_the_documentation_is_right() {
             .get(&entry.profile)
             .unwrap();
     }
-    // Every key that a file may have is told about.
+    // The page describes every key that a file may have.
     let refusal = |text: &str| {
         Scenario::parse(text, "x.toml", World::Model)
             .unwrap_err()
@@ -398,7 +398,7 @@ fn every_key_of_a_program_is_read() {
     assert!(!second.measured);
 }
 
-/// What is said of a text: the line it is shown at counts from the text's first.
+/// Checks the error for a text; line numbers count from the text's first line.
 #[track_caller]
 fn refused(text: &str, expected: &str) {
     let told = Scenario::parse(text, "x.toml", World::Model)

@@ -1,11 +1,11 @@
-//! What is modelled of a machine file.
+//! Builds the model of a machine file.
 //!
-//! What a file leaves out is not guessed: it is refused, and the key named. Two figures alone are
-//! the model's own where a file has no key for them: how many streams a prefetcher follows and how
-//! near to a loaded value an address must lie to depend on it.
+//! What a file leaves out is not guessed: the error names the missing key. For three figures, files
+//! have no key, and the model has its own: the number of streams of a prefetcher, how near to a
+//! loaded value an address must lie to depend on it, and the length of bandwidth windows.
 //!
 //! Cores are numbered node by node, domain by domain, core by core; SMT siblings follow each other.
-//! Where the file does not say what two siblings get done together, each is a core of its own.
+//! Without `core.smt_throughput`, each thread is modelled as a core of its own.
 
 use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, Machine, SharedBy, TlbSpec};
@@ -14,7 +14,7 @@ use super::{Cache, Config, Prefetch, Smt, Tlb, TlbLevel};
 use crate::HardwareError;
 
 impl Config {
-    /// The model of a machine file, checked. With TLBs where the file gives them.
+    /// The model of a machine file, validated. It has TLBs if the file gives them.
     ///
     /// # Errors
     /// [`HardwareError::Missing`], [`HardwareError::NotShared`] and [`HardwareError::Machine`] name the first thing
@@ -67,7 +67,7 @@ impl Config {
     }
 }
 
-/// What a file gives for a key.
+/// The value that a file gives for a key, or an error that names the key.
 fn given<T>(machine: &Machine, key: &str, value: Option<T>) -> Result<T, HardwareError> {
     value.ok_or_else(|| HardwareError::Missing {
         machine: machine.name.clone(),
@@ -89,7 +89,7 @@ fn domains(machine: &Machine) -> (Vec<usize>, Vec<usize>) {
     (of_core, nodes)
 }
 
-/// The siblings among so many threads, where the file gives what they share.
+/// The siblings among this many threads; None without SMT or its throughput.
 fn smt(machine: &Machine, threads: usize) -> Option<Smt> {
     let of_core = machine.shape.threads_per_core as usize;
     let throughput = machine.core.smt_throughput.filter(|_| of_core > 1)?;
@@ -105,7 +105,7 @@ fn data_caches(machine: &Machine) -> impl DoubleEndedIterator<Item = &CacheSpec>
     caches.filter(|spec| spec.kind != CacheKind::Instruction)
 }
 
-/// A cache that every core has for itself, and which is not the last.
+/// The private data cache of each core at this level, if it is not the last level.
 fn private(machine: &Machine, level: u8) -> Option<&CacheSpec> {
     let last = data_caches(machine).map(|spec| spec.level).max();
     data_caches(machine).find(|spec| {
@@ -134,13 +134,13 @@ fn last_level(machine: &Machine) -> Result<Cache, HardwareError> {
     }
 }
 
-/// A cache whose latency counts.
+/// A cache whose latency the file must give.
 fn outer_cache(machine: &Machine, spec: &CacheSpec) -> Result<Cache, HardwareError> {
     let key = format!("the latency of the level-{} cache", spec.level);
     cache(machine, spec, given(machine, &key, spec.latency_ns)?)
 }
 
-/// The most lines of a cache whose ways are not given: each access looks at all of them.
+/// The most lines of a fully associative cache: each access searches all of them.
 const MOST_WAYS: u64 = 4096;
 
 fn cache(machine: &Machine, spec: &CacheSpec, hit_ns: f64) -> Result<Cache, HardwareError> {
@@ -177,7 +177,7 @@ fn tlb(machine: &Machine, spec: &TlbSpec) -> Result<Tlb, HardwareError> {
     })
 }
 
-/// A positive figure of a machine file as a whole number; the file's check keeps it in range.
+/// Rounds a positive figure of a machine file; the file's validation keeps it in range.
 fn rounded(value: f64) -> u64 {
     value.round() as u64
 }

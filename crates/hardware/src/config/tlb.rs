@@ -1,8 +1,8 @@
 //! The shape and cost of a core's TLBs, as a user writes them down.
 //!
-//! Two kinds of management (IPM §4, §5.2): where hardware walks the page table, the core runs on
-//! and only what needs the translation waits; where software does (Itanium), the core stops for
-//! the handler.
+//! Two kinds of management (IPM §4, §5.2). If hardware walks the page table, the core runs on and
+//! only accesses that need the translation wait. If software does (Itanium), the core stops for the
+//! handler.
 
 use numaherd_topology::TlbManagement;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,8 @@ pub struct Tlb {
     pub page_bytes: u64,
     /// Who fills the TLBs.
     pub managed_by: TlbManagement,
-    /// From a miss in all levels until the translation is there, in ns: the page walk of the
-    /// hardware, or the miss handler of the operating system.
+    /// Time from a miss in all levels until the translation is there, in ns: the hardware's page
+    /// walk or the operating system's miss handler.
     pub miss_ns: f64,
     /// First level. Its `hit_ns` is part of the instruction and must be 0.
     pub l1: TlbLevel,
@@ -35,7 +35,7 @@ pub struct TlbLevel {
     pub entries: usize,
     /// Entries in a set; as many as `entries` for a fully associative one.
     pub ways: usize,
-    /// From a request to the translation when it is here, in ns.
+    /// Time from a request to the translation on a hit, in ns.
     pub hit_ns: f64,
 }
 
@@ -46,8 +46,8 @@ impl Tlb {
         Page::new(virtual_address >> self.page_bytes.trailing_zeros())
     }
 
-    /// Entries of the last level: translations that a core can hold in all, since the last level
-    /// has all that the first has.
+    /// Entries of the last level: as many translations as a core can hold, since the last level
+    /// includes the first.
     pub fn entries(&self) -> usize {
         self.l2.unwrap_or(self.l1).entries
     }

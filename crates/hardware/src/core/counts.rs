@@ -17,11 +17,11 @@ pub struct Counts {
     pub llc_miss: u64,
     /// Lines fetched from memory by the prefetcher.
     pub prefetch: u64,
-    /// Of both, from the core's own node.
+    /// Lines of both kinds from the core's own node.
     pub dram_local: u64,
-    /// Of both, from other nodes.
+    /// Lines of both kinds from other nodes.
     pub dram_remote: u64,
-    /// Of both, from each node.
+    /// Lines of both kinds, by node.
     pub fetches_from: Vec<u64>,
     /// Dirty lines written back to memory because of this core's accesses.
     pub writeback: u64,

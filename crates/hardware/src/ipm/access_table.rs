@@ -17,7 +17,7 @@ pub(super) struct Entry {
 
 #[derive(Debug)]
 pub(super) struct AccessTable {
-    /// By core, then by TLB entry. None where nothing of a watched thread is.
+    /// By core, then by TLB entry. None for an entry that no watched thread filled.
     entries: Vec<Option<Entry>>,
     shift: u32,
     /// Highest time stamp.
@@ -40,9 +40,9 @@ impl AccessTable {
 
     /// Eq. 1: how long an entry has resided in the TLB, in units of 2^CR_shift cycles.
     ///
-    /// Right for up to half the range of time stamps, even when they wrapped round meanwhile. What
-    /// looks longer is an entry from the future, since modelled cores are not quite at the same
-    /// time, and has resided for no time.
+    /// Right for up to half the range of time stamps, even if they wrapped round meanwhile. A
+    /// longer difference means an entry from the future, since modelled cores are not quite at the
+    /// same time; its residency is 0.
     pub(super) fn residency(&self, tsc: u64, entry: &Entry) -> u64 {
         let residency = (tsc >> self.shift).wrapping_sub(entry.time_stamp) & self.mask;
         if residency > self.mask / 2 {
@@ -65,7 +65,7 @@ impl AccessTable {
         self.entries.len()
     }
 
-    /// Deletes all references to a thread's number. What the entries say of their pages stays.
+    /// Deletes all references to a thread's number. The entries keep their pages and time stamps.
     pub(super) fn delete_thread(&mut self, thread: Thread) {
         for entry in self.entries.iter_mut().flatten() {
             if entry.application == thread.application && entry.thread == Some(thread.number) {

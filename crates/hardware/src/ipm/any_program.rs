@@ -1,4 +1,4 @@
-//! What holds whatever programs do: through real TLBs, with threads that come, go and wander.
+//! Properties that hold for any program: through real TLBs, with threads that start, end and migrate.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::mmu::{Lookup, Mmu};
 use crate::{Tlb, TlbLevel, TlbManagement};
 
-/// What may happen; indices are taken round the lists that they choose from.
+/// A step of a random program; indices wrap round the lists that they choose from.
 #[derive(Clone, Debug)]
 enum Step {
     Access { core: usize, page: u64, cycles: u64 },
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A machine under test, with what must be so by then.
+/// A machine under test, with its expected state.
 struct Scene {
     ipm: Ipm,
     nodes: usize,

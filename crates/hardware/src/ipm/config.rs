@@ -1,5 +1,5 @@
-//! What can be configured about an IPM unit: its control registers, the widths of its fields, what
-//! an eviction costs it, and the periodic pass.
+//! The configuration of an IPM unit: its control registers, the widths of its fields, the cost of
+//! an eviction, and the periodic pass.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,8 @@ pub struct IpmConfig {
     pub matrix_element_bits: u32,
     /// Bits of a time stamp in the TLB Access Table, 2 to 64.
     pub time_stamp_bits: u32,
-    /// Threads of each application that there is room for at first; more make the structures grow
-    /// (§4.4.2). The Sharing Matrix takes four bytes of the host's memory for each pair.
+    /// Initial room for threads of each application; the structures grow for more (§4.4.2). The
+    /// Sharing Matrix takes four bytes of the host's memory for each pair.
     pub threads: u32,
     /// Cycles that the unit takes for an eviction, and is busy for (§6.3).
     pub eviction_cycles: u64,
@@ -38,13 +38,13 @@ pub struct IpmConfig {
 pub struct PeriodicPass {
     /// Cycles from one pass to the next.
     pub every_cycles: u64,
-    /// Residency from which on an entry is dealt with, in cycles.
+    /// Least residency of an entry that the pass handles, in cycles.
     pub resident_cycles: u64,
 }
 
 impl IpmConfig {
     /// The paper's configuration: Table II, with 60 bits of time stamp (Table I) and the 255 cycles
-    /// that an eviction took on average (§6.3). Without the periodic pass, for which the paper gives
+    /// that an eviction took on average (§6.3). It has no periodic pass, for which the paper gives
     /// no figures.
     pub fn of_paper() -> Self {
         Self {
@@ -61,8 +61,8 @@ impl IpmConfig {
         }
     }
 
-    /// What a single event (a TLB miss, a memory sample) weighs where events are credited in place of
-    /// residency ([`crate::Histories`]): 2^`CR_aging`. The paper gives none.
+    /// The weight of an event (a TLB miss, a memory sample) that is credited in place of residency
+    /// ([`crate::Histories`]): 2^`CR_aging`. The paper gives none.
     pub fn event_weight(&self) -> u64 {
         1 << self.cr_aging
     }

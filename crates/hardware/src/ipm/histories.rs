@@ -1,19 +1,18 @@
-//! What the equations 3 to 9 keep and do, whatever it is that is credited: page histories, and applications with
-//! their threads' numbers and Sharing Matrices.
+//! The state and the rules of the equations 3 to 9, for any kind of credit: page histories, and applications with their
+//! threads' numbers and Sharing Matrices.
 //!
-//! A thread gets the lowest number that no living thread of its application has, so that the matrix
-//! stays as small as the application is wide (the second of the paper's two solutions, §4.4.3). The numbers
-//! of ended threads keep their rows and references until they are given out again: what an ended
-//! thread shared still says where its pages belong.
+//! A thread gets the lowest number that no living thread of its application has, so the matrix grows no larger than the
+//! most threads alive at once (the second of the paper's two solutions, §4.4.3). The numbers of ended threads keep
+//! their rows and references until they are reused: sharing by an ended thread still shows where its pages belong.
 //!
 //! The unit ([`crate::Ipm`]) credits the time that a page was in a TLB. The paper also compares with
 //! crediting TLB misses by "the same procedure" (§5.2), and memory samples can be credited likewise:
 //! both are [`Histories::credit`] with a weight for each event.
 //!
-//! Which weight: ageing (Eq. 6) takes at least 1 off a counter from 2^`CR_aging` on, and Eq. 9 begins
-//! just below that. So a counter credited with 1 each time stays at 2^`CR_aging` for ever, and no page
-//! would ever move. An event must weigh more than 2^`CR_mig`; [`IpmConfig::event_weight`] is
-//! 2^`CR_aging`, by which a node must have some 2^`CR_mig` events on a page to get it.
+//! The weight: ageing (Eq. 6) takes at least 1 off a counter of 2^`CR_aging` or more, and counters begin just below
+//! that (Eq. 9). So a counter credited with 1 each time would stay at 2^`CR_aging`, and no page would ever move. An
+//! event must weigh more than 2^`CR_mig`. [`IpmConfig::event_weight`] is 2^`CR_aging`, with which a node needs some
+//! 2^`CR_mig` events on a page to get it.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +22,13 @@ use super::{Application, Notification, SharingMatrix, Thread, numa_vector};
 use crate::HardwareError;
 use crate::page::Page;
 
-/// See the top of this file. Of the configuration `cr_aging`, `cr_mig`, `sharers`, `numa_counter_bits`,
-/// `matrix_element_bits` and `threads` count.
+/// See the top of this file. Uses `cr_aging`, `cr_mig`, `sharers`, `numa_counter_bits`, `matrix_element_bits` and
+/// `threads` of the configuration.
 #[derive(Debug)]
 pub struct Histories {
     config: IpmConfig,
     pub(super) pages: PageHistoryTable,
-    /// None for an application that ended; its place is given to the next.
+    /// None for an application that ended; the next one takes its place.
     applications: Vec<Option<State>>,
 }
 
@@ -37,13 +36,13 @@ pub struct Histories {
 #[derive(Debug)]
 struct State {
     matrix: SharingMatrix,
-    /// Numbers given out so far: 0 to this less 1.
+    /// Numbers given out so far: 0 to `given - 1`.
     given: u32,
-    /// Of these, those whose threads ended.
+    /// Numbers whose threads ended.
     ended: BTreeSet<u32>,
 }
 
-/// What came of a credit.
+/// The result of a credit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Credited {
     /// Elements of the Sharing Matrix that were added to (Eq. 3).
@@ -57,12 +56,12 @@ pub struct Credited {
 pub struct StartedThread {
     /// The thread.
     pub thread: Thread,
-    /// Whether another had its number before. References to it are deleted.
+    /// Whether an ended thread had its number before. References to that thread are deleted.
     pub reused: bool,
 }
 
 impl Histories {
-    /// Of a machine of so many nodes, with nothing in them.
+    /// Empty histories for a machine of this many nodes.
     ///
     /// # Errors
     /// When the configuration is wrong.
@@ -105,8 +104,8 @@ impl Histories {
         self.applications.get_mut(application.0 as usize)?.as_mut()
     }
 
-    /// Gives a new thread its number (§4.4.3): the lowest that no living thread has. If that was
-    /// another thread's, its row and column are reset and all references to it deleted.
+    /// Gives a new thread its number (§4.4.3): the lowest that no living thread has. If an ended
+    /// thread had it, that thread's row and column are reset and all references to it deleted.
     ///
     /// # Panics
     /// When the application has ended.
@@ -137,8 +136,8 @@ impl Histories {
         }
     }
 
-    /// Notes that a thread ended: its number may be given to another. False for one that was not
-    /// running.
+    /// Notes that a thread ended: its number may be given to another. Returns false if the thread
+    /// was not running.
     pub fn end_thread(&mut self, thread: Thread) -> bool {
         let runs = self.is_running(thread);
         if let Some(state) = self.state_mut(thread.application).filter(|_| runs) {
@@ -155,8 +154,8 @@ impl Histories {
     }
 
     /// Credits a page's use to the thread and to the node that it ran on (Eq. 3 to 7), and says
-    /// whether the page should be moved to that node (Eq. 8). `home` tells the node that the page is
-    /// on, if any. A thread whose number was given to another is to be left out.
+    /// whether the page should be moved to that node (Eq. 8). `home` returns the node that the page
+    /// is on, if any. Pass no thread if its number was given to another.
     ///
     /// # Panics
     /// When there is no such node.
@@ -212,7 +211,7 @@ impl Histories {
         self.pages.has(page)
     }
 
-    /// What they were configured with.
+    /// Their configuration.
     pub fn config(&self) -> &IpmConfig {
         &self.config
     }
@@ -223,8 +222,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How many events of a node in a row it takes until a page that is elsewhere should move;
-    /// `None` where 10,000 do not suffice.
+    /// How many consecutive events of a node it takes until a page on another node should move;
+    /// `None` if 10,000 do not suffice.
     fn events_until_it_moves(config: IpmConfig, weight: u64) -> Option<usize> {
         let mut histories = Histories::new(config, 2).unwrap();
         let application = histories.start_application();
@@ -264,8 +263,8 @@ mod tests {
     }
 
     proptest! {
-        /// An event of the configuration's own weight can always move a page that its home leaves
-        /// alone, whatever the registers.
+        /// For any registers, events of the configuration's own weight move a page that its home
+        /// does not use.
         #[test]
         fn the_units_weight_suffices(cr_aging in 1u32..14, cr_mig in 0u32..4) {
             prop_assume!(cr_mig < cr_aging);

@@ -1,8 +1,8 @@
 //! The NUMA Vector (NV): one saturating counter per node, each an estimate of a page's affinity to
 //! that node (IPM §4.3.3, Eq. 6 to 9).
 
-/// Eq. 9: what each counter begins with, "the maximum value not affected by aging". Zero would move
-/// too many pages early on.
+/// Eq. 9: the initial value of each counter, "the maximum value not affected by aging". Zero would
+/// move too many pages early on.
 pub(super) fn initial(cr_aging: u32) -> u32 {
     ((1u64 << cr_aging) - 1) as u32
 }
@@ -20,8 +20,8 @@ pub(super) fn add(vector: &mut [u32], node: usize, residency: u64, most: u32) {
     vector[node] = sum.min(u64::from(most)) as u32;
 }
 
-/// Eq. 8: whether a page that is on node `home` is used by `node` so intensely that it should be
-/// migrated there. The comparison is made in full width: a shifted counter loses no bits.
+/// Eq. 8: whether `node` uses a page on node `home` so intensely that the page should be migrated.
+/// The comparison is made in full width: a shifted counter loses no bits.
 pub(super) fn should_migrate(vector: &[u32], node: usize, home: usize, cr_mig: u32) -> bool {
     u64::from(vector[node]) > u64::from(vector[home]) << cr_mig
 }
@@ -39,7 +39,7 @@ mod tests {
     }
 
     proptest! {
-        /// Eq. 9's value is the highest that ageing leaves as it is.
+        /// Eq. 9's value is the highest that ageing does not change.
         #[test]
         fn the_initial_value_is_the_highest_that_does_not_age(cr_aging in 0u32..32) {
             let value = initial(cr_aging);
@@ -49,8 +49,8 @@ mod tests {
             prop_assert!(vector[1] <= value);
         }
 
-        /// Counters never pass their bits, never fall by being added to, and only the node's own
-        /// changes.
+        /// Counters stay within their bits, additions never make them smaller, and only the node's
+        /// own changes.
         #[test]
         fn counters_saturate(
             bits in 1u32..33,
@@ -69,7 +69,7 @@ mod tests {
             }
         }
 
-        /// A page is never moved to where it is, and never if another node's counter is no higher.
+        /// A page never moves to its own node, and never to a node whose counter is no higher.
         #[test]
         fn only_a_higher_counter_moves_a_page(
             vector in prop::collection::vec(any::<u32>(), 2..6), node: usize, home: usize, cr_mig in 0u32..33,

@@ -1,16 +1,16 @@
 //! The Page History Table (PHT): for each page its Sharers Vector and its NUMA Vector (IPM §4.2).
 //!
-//! The paper has an entry per physical page and lets the operating system keep it with the page
-//! when that is moved or swapped out (§4.5.1, the first of its two strategies). Here entries are
-//! known by virtual page, which comes to the same: what is known of a page stays with it until its
-//! application ends. Entries are made when first needed, with the counters that the operating system
-//! would have set up (Eq. 9).
+//! The paper has an entry per physical page and lets the operating system keep it with a page that
+//! is moved or swapped out (§4.5.1, the first of its two strategies). Here entries belong to
+//! virtual pages, with the same effect: a page keeps its history until its application ends.
+//! Entries are made when first needed, with the counters that the operating system would have set
+//! up (Eq. 9).
 
 use super::{Application, Thread, numa_vector};
 use crate::page::{Page, PageMap};
 
-/// No thread: an element of a Sharers Vector that nobody has taken yet, or whose thread's number
-/// was given to another.
+/// No thread: a Sharers Vector element that no thread has taken yet, or whose thread's number was
+/// reused.
 pub(super) const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(super) struct PageHistoryTable {
     cr_aging: u32,
     /// Number of a page's entry.
     places: PageMap<u32>,
-    /// Entry by entry: application, Sharers Vector, NUMA Vector. One list, so that an entry lies in
-    /// one place.
+    /// Entry by entry: application, Sharers Vector, NUMA Vector. In one list, an entry is
+    /// contiguous.
     words: Vec<u32>,
     /// Entries of pages of ended applications.
     free: Vec<u32>,
@@ -54,7 +54,7 @@ impl PageHistoryTable {
         1 + self.sharers_per_page + self.nodes
     }
 
-    /// A page's entry, made if need be for a page of this application.
+    /// A page's entry; if it is missing, makes one for a page of this application.
     pub(super) fn entry(&mut self, page: Page, application: Application) -> History<'_> {
         let place = match self.places.get(&page) {
             Some(&place) => place,
@@ -118,7 +118,7 @@ impl PageHistoryTable {
     }
 }
 
-/// Eq. 4 and 5: puts a thread in as the latest sharer; the oldest falls out.
+/// Eq. 4 and 5: inserts a thread as the latest sharer; the oldest falls out.
 pub(super) fn insert_sharer(sharers: &mut [u32], thread: u32) {
     if let Some(last) = sharers.len().checked_sub(1) {
         sharers.copy_within(..last, 1);

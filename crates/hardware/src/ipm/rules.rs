@@ -1,9 +1,9 @@
-//! Each rule of the unit, as a statement with exact figures.
+//! Tests of each rule of the unit, with exact figures.
 
 use super::*;
 use crate::{Tlb, TlbLevel, TlbManagement};
 
-/// What tests look at.
+/// Accessors for tests.
 impl Ipm {
     /// A page's affinity to each node; None without a history.
     pub(super) fn affinity(&self, page: Page) -> Option<&[u32]> {
@@ -76,7 +76,7 @@ fn unit(config: IpmConfig) -> (Ipm, Application) {
     (ipm, application)
 }
 
-/// A unit that passes every 1000 cycles over entries that have been there for so many.
+/// A unit whose pass runs every 1000 cycles, over entries that have been there for `resident_cycles`.
 fn unit_with_pass(resident_cycles: u64) -> (Ipm, Application) {
     unit(IpmConfig {
         pass: Some(PeriodicPass {
@@ -126,7 +126,7 @@ fn one_eviction_at_a_time_and_what_comes_meanwhile_is_dropped() {
     assert_eq!((counts.misses, counts.evictions, counts.dropped), (6, 4, 1));
     assert_eq!(ipm.affinity(Page::new(1)), Some([227, 127].as_slice()));
     assert_eq!(ipm.affinity(Page::new(2)), None, "its eviction was dropped");
-    // The dropped eviction's entry spoke of page 3 from cycle 109 on; 127 + 1 cycle.
+    // The dropped eviction's entry held page 3 from cycle 109 on; 127 + 1 cycle.
     assert_eq!(ipm.affinity(Page::new(3)), Some([128, 127].as_slice()));
 }
 
@@ -246,7 +246,7 @@ fn what_was_invalidated_is_not_counted() {
     miss(&mut ipm, 0, 1, None, 0);
     ipm.invalidated(0, 0);
     assert_eq!(miss(&mut ipm, 0, 2, None, 100), Eviction::None);
-    // Nor when nobody told the unit.
+    // Nor without a report to the unit.
     assert_eq!(miss(&mut ipm, 0, 3, None, 200), Eviction::None);
     ipm.flushed(0);
     assert!(ipm.table.get(0).is_none());

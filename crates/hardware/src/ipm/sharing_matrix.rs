@@ -1,18 +1,18 @@
 //! The Sharing Matrix (SM) of an application: the affinity between each pair of its threads
 //! (IPM §4.2, §4.3.2, Eq. 3).
 //!
-//! A thread adds to its own row alone (§4.3.2), so the matrix itself is not symmetric: the affinity
-//! of two threads is what both have added, [`SharingMatrix::between`], and that is what a mapping
-//! algorithm is to be given. Eq. 3 taken literally also adds to the diagonal, where a thread finds
-//! itself among the last sharers of a page; it is kept in the matrix and is nobody's affinity.
+//! A thread adds to its own row only (§4.3.2), so the matrix itself is not symmetric. The affinity
+//! of two threads is the sum of what both have added, [`SharingMatrix::between`]; give that to a
+//! mapping algorithm. Eq. 3 taken literally also adds to the diagonal if a thread is itself among
+//! the last sharers of a page. The matrix keeps these values, but they count for no affinity.
 //!
-//! Reading: elements saturate. The paper says so of the NUMA Vector alone, but a sum that wrapped
-//! would make the two threads that share most look as if they shared nothing.
+//! Reading: elements saturate. The paper says so for the NUMA Vector only, but with sums that wrap,
+//! the two threads that share most could seem to share nothing.
 
 /// Affinity between the threads of an application, in units of 2^`CR_shift` cycles of residency.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SharingMatrix {
-    /// Threads that there is room for (`nt`).
+    /// Room for threads (`nt`).
     threads: usize,
     /// Row by row.
     elements: Vec<u32>,
@@ -30,12 +30,12 @@ impl SharingMatrix {
         }
     }
 
-    /// Threads that there is room for; rows and columns go from 0 to this less 1.
+    /// Room for threads: the number of rows and of columns.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// What `thread` has added for each thread that shared pages with it, by that thread's number.
+    /// What `thread` has added for each thread that shared pages with it, indexed by that thread's number.
     ///
     /// # Panics
     /// When there is no room for such a thread.
@@ -43,7 +43,7 @@ impl SharingMatrix {
         &self.elements[thread as usize * self.threads..][..self.threads]
     }
 
-    /// Affinity of two threads, the same either way round; 0 of a thread to itself.
+    /// Affinity of two threads, symmetric; 0 between a thread and itself.
     ///
     /// # Panics
     /// When there is no room for such threads.
@@ -56,7 +56,7 @@ impl SharingMatrix {
     }
 
     /// Ages the matrix, as the operating system does each time it maps threads: multiplies every
-    /// element, 0.75 in the paper (§4.4.4), and drops what is behind the point.
+    /// element by `factor`, 0.75 in the paper (§4.4.4), and rounds down.
     ///
     /// # Panics
     /// When `factor` is not from 0 to 1.
@@ -116,8 +116,8 @@ mod tests {
     }
 
     proptest! {
-        /// Affinity is symmetric, elements keep within their bits, growth keeps all and a reset
-        /// clears one thread's row and column and nothing else.
+        /// Affinity is symmetric, elements stay within their bits, growth keeps all elements, and a
+        /// reset clears only one thread's row and column.
         #[test]
         fn whatever_is_added(
             bits in 1u32..33,

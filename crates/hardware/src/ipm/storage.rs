@@ -1,9 +1,9 @@
-//! What the unit's structures take of main memory (IPM §4.5.1, Table I, Eq. 10 to 13).
+//! The main memory that the unit's structures take (IPM §4.5.1, Table I, Eq. 10 to 13).
 //!
-//! Readings. The number of a thread is as wide in the TLB Access Table as in Eq. 11. Entries of both
-//! tables are rounded up to a power of two of bytes, as the paper does with those of the Page
-//! History Table (12 bytes to 16). Sizes are in binary units; Table I's 0.0032 % for the matrix is
-//! 0.00305 % so.
+//! Readings. The number of a thread is as wide in the TLB Access Table as in Eq. 11. Entries of
+//! both tables are rounded up to a power of two of bytes, as the paper does for the Page History
+//! Table (12 bytes to 16). Sizes are in binary units, in which Table I's 0.0032 % for the matrix is
+//! 0.00305 %.
 
 use super::IpmConfig;
 use crate::HardwareError;
@@ -20,7 +20,7 @@ pub struct Structure {
     pub entries: u64,
 }
 
-/// What the structures take.
+/// The sizes of all structures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Storage {
     /// TLB Access Table (Eq. 10): an entry per TLB entry of every core.
@@ -37,20 +37,20 @@ impl Structure {
         u128::from(self.entry_bits) * u128::from(self.entries)
     }
 
-    /// Bytes of the whole structure, the last begun one included.
+    /// Bytes of the whole structure, rounded up.
     pub fn bytes(&self) -> u128 {
         self.bits().div_ceil(8)
     }
 
-    /// Its share of a main memory of so many bytes.
+    /// Its share of a main memory of `memory_bytes` bytes, from 0 to 1.
     pub fn overhead(&self, memory_bytes: u64) -> f64 {
         self.bits() as f64 / 8.0 / memory_bytes as f64
     }
 }
 
 impl IpmConfig {
-    /// What the structures take on a machine with so much main memory in all, with room for so many
-    /// threads ([`IpmConfig::threads`] before it grows).
+    /// The sizes of the structures on a machine with `memory_bytes` of main memory in all and room
+    /// for `threads` threads ([`IpmConfig::threads`] before growth).
     ///
     /// # Errors
     /// When the machine has no TLBs.
@@ -87,7 +87,7 @@ impl IpmConfig {
     }
 }
 
-/// Bytes that hold the number of any of so many threads: log2 of them, divided by 8, rounded up.
+/// Bytes for the number of a thread: log2 of the number of threads, divided by 8, rounded up.
 fn thread_bytes(threads: u32) -> u64 {
     let bits = 32 - threads.saturating_sub(1).leading_zeros();
     u64::from(bits.div_ceil(8).max(1))

@@ -1,11 +1,11 @@
 //! The paper's worked example (§4.3, Figs 3 to 5), number for number.
 //!
-//! Page M misses in the TLB of a core on node 0 at time 164; page P, which thread 1 brought in at
-//! time 100 and which is stored on node 1, is evicted. Threads 0 and 2 used P before, 2 the longer
-//! ago. `CR_shift` is 0, `CR_aging` is 1, `CR_mig` is 1.
+//! Page M misses in the TLB of a core on node 0 at time 164 and evicts page P. Thread 1 brought P
+//! in at time 100; P is stored on node 1. Threads 0 and 2 used P before, 2 longer ago than 0.
+//! `CR_shift` is 0, `CR_aging` is 1, `CR_mig` is 1.
 //!
-//! The counters that Fig. 5 begins with are not in the text; 40 and 60 here are ours. Everything
-//! else is the paper's.
+//! The paper's text does not give the initial counters of Fig. 5; 40 and 60 are chosen here.
+//! Everything else is the paper's.
 
 use super::access_table::Entry;
 use super::page_history::insert_sharer;

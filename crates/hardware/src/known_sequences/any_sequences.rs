@@ -1,4 +1,4 @@
-//! What holds for any sequence of accesses, on any shape, and from several threads at once.
+//! Properties of any sequence of accesses, on any shape, and from several host threads at once.
 
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ fn any_number_of_threads_may_use_one_machine() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is accessed on whatever shape: counts add up, and time never goes back.
+    /// For any accesses on any shape, counts add up, and time never goes back.
     #[test]
     fn counts_add_up_and_time_only_grows(
         nodes in 1usize..17,

@@ -1,4 +1,4 @@
-//! Hits that are known by their virtual addresses, against the same accesses made one by one.
+//! Hits recognised by their virtual addresses, compared with the same accesses made in full.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn cache(lines: u64, ways: usize) -> Cache {
     }
 }
 
-/// Loads or stores through the core's knowledge of hits. Returns what the model said, if it was asked.
+/// Loads or stores with [`Core::hits`] first. Returns the result of the full access, if it was needed.
 fn access(program: &mut Program<'_>, access: Access) -> Option<Option<Miss>> {
     let Access {
         virtual_address: address,
@@ -128,8 +128,8 @@ fn nothing_is_known_where_order_depends_on_more_than_the_first_level() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever several cores access, under whatever addresses, and whenever these change: each access has the
-    /// same outcome, and counts and times are the same to the picosecond.
+    /// For any accesses of several cores under any addresses, which may change at any time: each access has the same
+    /// outcome, and counts and times are equal to the picosecond.
     #[test]
     fn known_hits_change_nothing(
         l1 in prop::sample::select(vec![(8u64, 2usize), (1, 1), (16, 16), (512, 8), (256, 1), (6, 2)]),
@@ -151,7 +151,7 @@ proptest! {
         for program in &mut knowing {
             program.core.know_hits();
         }
-        // Where each core's pages begin; they move as pages are given to other addresses.
+        // Where each core's pages begin; this changes when addresses are mapped to other pages.
         let mut moved = [0u64; 4];
         for (core, page, line, byte, store, change) in accesses {
             if change == 0 {

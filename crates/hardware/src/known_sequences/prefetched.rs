@@ -1,4 +1,4 @@
-//! Accesses that wait for lines which the prefetcher has asked for.
+//! Accesses that wait for lines that the prefetcher has requested.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Cores, their TLBs and the IPM unit together, as a program of threads on two nodes has them.
+//! Cores, their TLBs and the IPM unit together, under a program with threads on two nodes.
 
 use super::{NODE_BYTES, NS, Program, config, machine};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Sixteen TLB entries; time stamps in cycles; an eviction takes 200 of them, 100 ns.
+/// Sixteen TLB entries; time stamps in cycles; an eviction takes 200 cycles, 100 ns.
 fn with_unit(managed_by: TlbManagement) -> (Config, IpmConfig) {
     let level = |entries, hit_ns| TlbLevel {
         entries,
@@ -35,7 +35,7 @@ fn with_unit(managed_by: TlbManagement) -> (Config, IpmConfig) {
     (machine, ipm)
 }
 
-/// Makes an access with all that belongs to it. Returns the page to move, if any.
+/// Makes an access with its translation and the unit's part. Returns the page to move, if any.
 fn access(program: &mut Program<'_>, ipm: &mut Ipm, address: u64) -> Option<Notification> {
     let machine = program.machine;
     let config = machine.config();
@@ -100,7 +100,7 @@ fn pages_that_one_node_walks_through_are_to_move_there() {
     assert_eq!(moves, expected, "in the order in which they leave the TLB");
 }
 
-/// Jumps from page to page, so that evictions come faster than they can be dealt with.
+/// Jumps from page to page, so that evictions come faster than the unit can handle them.
 fn jump(managed_by: TlbManagement) -> (IpmCounts, u64) {
     let (shape, unit) = with_unit(managed_by);
     let mut ipm = Ipm::new(unit, &shape).unwrap();
@@ -122,8 +122,8 @@ fn in_hardware_evictions_are_dropped_and_in_software_the_program_waits_for_each(
     assert!(hardware.dropped > 500, "{hardware:?}");
     let (software, waited) = jump(TlbManagement::Software);
     assert_eq!((software.evictions, software.dropped), (1000, 0));
-    // The handler for every miss, the unit's work for every eviction; the lines arrive meanwhile
-    // but for the first ones.
+    // The handler for every miss, the unit's work for every eviction. All lines but the first
+    // arrive meanwhile.
     assert!(waited >= (1016 * 40 + 1000 * 100) * NS);
     assert!(waited < (1016 * 40 + 1000 * 100 + 16 * 90 + 90) * NS);
 }

@@ -1,11 +1,11 @@
-//! SMT siblings: threads 0 and 1 are one core, 2 and 3 another, and so on, on the machine of the other
-//! known sequences; two siblings get done 1.15 times what one does alone.
+//! SMT siblings on the machine of the other known sequences: threads 0 and 1 are one core, 2 and 3 another, and so on.
+//! Two siblings have 1.15 times the throughput of one alone.
 
 use super::{NODE_BYTES, NS, Program, config, machine, scattered};
 use crate::{Config, Machine, Smt};
 
 const THROUGHPUT: f64 = 1.15;
-/// By how much of itself a base cycle grows while the sibling computes.
+/// Relative growth of a base cycle while the sibling computes.
 const STRETCH: f64 = 2.0 / THROUGHPUT - 1.0;
 
 fn with_siblings(config: Config) -> Machine {
@@ -25,7 +25,7 @@ impl Program<'_> {
         }
     }
 
-    /// Executes instructions that access nothing. Returns the time then.
+    /// Executes instructions that access nothing. Returns the time after them.
     fn compute(&mut self, instructions: u64) -> u64 {
         self.instructions += instructions;
         self.core.now_ps(self.instructions)
@@ -81,7 +81,7 @@ fn two_that_compute_get_done_together_what_the_file_says() {
         other.compute(STEP);
     }
     let stretched = |steps: u64| (steps * STEP * NS) as f64 * 2.0 / THROUGHPUT;
-    // In its first window the first knows nothing of the other yet.
+    // In its first window, the first thread knows nothing of the other yet.
     let expected = (STEP * NS) as f64 + stretched(STEPS - 1);
     assert!((one.compute(0) as f64 - expected).abs() <= 1.0);
     assert!((other.compute(0) as f64 - stretched(STEPS)).abs() <= 1.0);
@@ -100,7 +100,7 @@ fn a_sibling_that_rests_or_is_another_cores_takes_nothing() {
     other.compute(50_000);
     other.core.rests();
     assert_eq!(one.compute(50_000), 100_000 * NS);
-    // It has slept until now: what it did before is no longer so.
+    // It has slept until now, so its earlier report no longer counts.
     other.compute(50_000);
     let slept = 1_000_000 * NS;
     other.core.idle_until(other.instructions, slept);
@@ -116,7 +116,7 @@ fn a_sibling_that_waits_for_memory_leaves_the_slots() {
     let mut begin = (0, 0, 0);
     for (step, pair) in list.windows(2).enumerate() {
         chases.access(pair[0], false, Some(pair[1]));
-        // As far as the other has come.
+        // Computes up to the time of the other thread.
         let time = chases.core.now_ps(chases.instructions);
         while computes.compute(10) < time {}
         if step == 2000 {

@@ -1,4 +1,4 @@
-//! What is prefetched of a stream that another core has gone through before.
+//! Prefetches of a stream that another core has read or written before.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_stream_is_prefetched_on_another_core_as_on_the_first_unless_that_has_writte
         then.settled_ps();
         then.core.counts().prefetch
     };
-    // Core 1 has the last-level cache of core 0, and core 2 another one.
+    // Core 1 shares the last-level cache of core 0; core 2 has another one.
     assert!(lines_prefetched(2, false) > (1 << 20) / 64 * 9 / 10);
     assert_eq!(lines_prefetched(1, false), 0, "all are in the cache");
     assert_eq!(lines_prefetched(2, true), 0, "all are dirty elsewhere");

@@ -1,5 +1,5 @@
-//! Exact costs of translations: hardware walks that only what needs them waits for, handlers in
-//! software that the core waits for, and machines without TLBs.
+//! Exact costs of translations: by hardware walks, for which only dependent accesses wait; by
+//! handlers in software, for which the core waits; and on machines without TLBs.
 
 use super::{NODE_BYTES, NS, Program, config, machine, scattered};
 use crate::{Config, Page, Tlb, TlbLevel, TlbManagement, Translation};
@@ -23,7 +23,7 @@ fn with_tlbs(managed_by: TlbManagement) -> Config {
     }
 }
 
-/// Translates the page of an address, then loads from it as if the load before had returned it.
+/// Translates the page of an address, then loads from it as if the previous load had returned the address.
 fn step(program: &mut Program<'_>, address: u64, next: u64) -> Option<Translation> {
     let instructions = program.instructions + program.gap;
     let page = Page::new(address / 4096);
@@ -43,7 +43,7 @@ fn chase(program: &mut Program<'_>, addresses: &[u64]) -> u64 {
     (program.settled_ps() - before) / addresses.len() as u64 + program.gap * NS
 }
 
-/// One line in each of so many pages in a row.
+/// One line in each of `count` consecutive pages.
 fn pages(count: u64) -> Vec<u64> {
     (0..count).map(|page| page * (4096 + 64)).collect()
 }

@@ -1,8 +1,8 @@
-//! Runs commands for the host, as many at a time as it asks for.
+//! Runs commands for the host, any number at the same time.
 //!
-//! One thread reads the port. Each command has a thread that forwards what the command writes and
-//! reports its end. A command has ended when its own process has: what it left running in the
-//! background may keep the pipes open, and is not waited for.
+//! One thread reads the port. Each command has a thread that forwards its output and reports its
+//! end. A command has ended when its own process has. Processes that it left in the background may
+//! keep the pipes open; the agent does not wait for them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -33,10 +33,10 @@ const PIECE: usize = 64 << 10;
 /// The port, shared by all threads that report.
 type Port = Arc<Mutex<File>>;
 
-/// Commands that run, by the host's id, with their process group.
+/// Process groups of running commands, by the host's id.
 type Running = Arc<Mutex<HashMap<u32, Pid>>>;
 
-/// Serves the host until it says goodbye or goes away.
+/// Serves the host until it asks to power off or closes the port.
 pub fn serve() -> io::Result<()> {
     let mut incoming = open_port()?;
     let port: Port = Arc::new(Mutex::new(incoming.try_clone()?));
@@ -47,7 +47,7 @@ pub fn serve() -> io::Result<()> {
     let mut waits = 0;
     loop {
         let length = match incoming.read(&mut buffer) {
-            // The port reads as ended until QEMU has told the kernel that the host is connected.
+            // Reading the port returns its end until QEMU has told the kernel that the host is connected.
             Ok(0) if !greeted && waits < 1000 => {
                 waits += 1;
                 thread::sleep(Duration::from_millis(5));
@@ -98,7 +98,7 @@ pub fn serve() -> io::Result<()> {
     }
 }
 
-/// Opens the virtio port that carries the protocol's name.
+/// Opens the virtio port with the protocol's name.
 fn open_port() -> io::Result<File> {
     let class = "/sys/class/virtio-ports";
     for entry in fs::read_dir(class).during("listing the virtio ports")? {
@@ -124,7 +124,7 @@ fn send(port: &Port, message: &ToHost) -> io::Result<()> {
         .during("writing to the host")
 }
 
-/// A panicking thread leaves nothing half done under these locks.
+/// Locks `mutex`, poisoned or not: these critical sections leave no inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -146,7 +146,7 @@ fn start(port: &Port, running: &Running, id: u32, command: &CommandLine) -> io::
         let ended = attend(&port, id, child);
         lock(&running).remove(&id);
         let message = ended.map_or_else(not_started, |ending| ToHost::Ended { id, ending });
-        // With the port gone the main thread ends as well.
+        // If the port has closed, the main thread ends as well.
         let _ = send(&port, &message);
     });
     Ok(())
@@ -185,7 +185,7 @@ fn spawn(command: &CommandLine) -> io::Result<Child> {
         .about("starting", std::path::Path::new(program))
 }
 
-/// Forwards the command's output until it has ended, and says how.
+/// Forwards the command's output until it has ended; returns how it ended.
 fn attend(port: &Port, id: u32, mut child: Child) -> io::Result<Ending> {
     let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let mut pipes: Vec<(Stream, OwnedFd)> = Vec::new();
@@ -216,7 +216,7 @@ fn attend(port: &Port, id: u32, mut child: Child) -> io::Result<Ending> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Looked at before the pipes are: what the command wrote before it ended is in them.
+        // Checked before the pipes are read, so that all output before the end is in them.
         ended = !waiting[0].revents().is_empty();
         let mut open = Vec::new();
         for (stream, pipe) in pipes {
@@ -233,7 +233,7 @@ fn attend(port: &Port, id: u32, mut child: Child) -> io::Result<Ending> {
     })
 }
 
-/// Sends what can be read now; true at the end of the stream.
+/// Sends what can be read now; returns true at the end of the stream.
 fn forward(port: &Port, id: u32, stream: Stream, pipe: BorrowedFd<'_>) -> io::Result<bool> {
     let mut buffer = vec![0; PIECE];
     loop {

@@ -1,8 +1,7 @@
-//! The size of the last-level cache: the modelled one, in place of what QEMU's CPU claims.
+//! Shows the modelled size of the last-level cache in place of the size that QEMU's CPU claims.
 //!
-//! A program that asks sysfs for the size of a cache must get what the model works with. QEMU gives every CPU a
-//! cache of 16 MiB and has no option for another size, so a file with the right size is mounted over each of the
-//! kernel's.
+//! A program that reads the size of a cache from sysfs must get the model's. QEMU gives every CPU a cache of 16 MiB and
+//! has no option for another size, so a file with the right size is mounted over each file of the kernel.
 
 use std::fs;
 use std::io;
@@ -13,10 +12,10 @@ use rustix::mount::mount_bind;
 
 use crate::Context;
 
-/// Holds the size; on the guest's own file system.
+/// The file with the size, on the guest's own file system.
 const SIZE: &str = "run/last-level-size";
 
-/// Shows the size that the kernel's parameters name in the sysfs below `root`; nothing where they name none.
+/// Shows the size from the kernel's parameters in the sysfs below `root`; does nothing if they give none.
 pub fn show_last_level(root: &Path) -> io::Result<()> {
     let parameters = root.join("proc/cmdline");
     let text = fs::read_to_string(&parameters).about("reading", &parameters)?;

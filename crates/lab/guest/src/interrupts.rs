@@ -1,9 +1,9 @@
-//! CPUs that wait for the end of an interrupt that they never served.
+//! Ends interrupts that a CPU's interrupt controller keeps in service although no handler runs.
 //!
 //! In one of nine boots of an 8-CPU guest with the model (QEMU 10.0.2), one CPU's interrupt controller has the timer's
-//! vector in service though no handler of it runs: the end of that interrupt was lost. The controller then holds back
-//! every further interrupt of the timer, so whoever sleeps on this CPU sleeps for ever, and who runs there is not
-//! preempted. It is enough to tell the controller that the interrupt has ended.
+//! vector in service although no handler runs: the end of that interrupt was lost. The controller then holds back all
+//! further interrupts of the timer, so threads that sleep on this CPU never wake, and the running thread is not
+//! preempted. Telling the controller that the interrupt has ended is enough.
 
 #![allow(unsafe_code, reason = "maps the interrupt controller")]
 
@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Context;
 
-/// Where every CPU sees its own local interrupt controller (Intel SDM, volume 3, 11.4.1).
+/// Physical address at which every CPU sees its own local interrupt controller (Intel SDM, volume 3, 11.4.1).
 const CONTROLLER: u64 = 0xfee0_0000;
 const CONTROLLER_BYTES: usize = 0x1000;
 
@@ -27,13 +27,13 @@ const END: usize = 0xb0;
 /// Offset of the first register of the vectors in service: eight of 32 bits, 16 bytes apart.
 const IN_SERVICE: usize = 0x100;
 
-/// Physical memory.
+/// The device for physical memory.
 const MEMORY: &str = "/dev/mem";
 
-/// The kernel's log, for everyone who looks why a guest is odd.
+/// The kernel's log, where a user looks for the cause of odd behaviour.
 const LOG: &str = "/dev/kmsg";
 
-/// Ends what is left in service on every CPU, and says so in the kernel's log.
+/// Ends interrupts left in service on every CPU, and notes it in the kernel's log.
 pub fn end_lost() -> io::Result<()> {
     let memory = fs::File::options().read(true).write(true).open(MEMORY);
     let memory = memory.about("opening", Path::new(MEMORY))?;
@@ -54,8 +54,8 @@ pub fn end_lost() -> io::Result<()> {
     let register = |offset: usize| controller.wrapping_byte_add(offset);
     // SAFETY: registers of the page that is mapped.
     let read = |word: usize| unsafe { register(IN_SERVICE + 16 * word).read_volatile() };
-    // The one that the controller would end: the greatest. A handler ends its interrupt before it gives the CPU back, so
-    // what is in service while this code runs is served by nobody.
+    // The vector that the controller would end: the greatest. A handler ends its interrupt before it gives the CPU
+    // back, so no handler serves an interrupt that is in service while this code runs.
     let in_service = || {
         let word = (0..8).rfind(|&word| read(word) != 0)?;
         Some(32 * word as u32 + read(word).ilog2())

@@ -1,7 +1,7 @@
 //! The protocol between the host and the agent in the lab's guest.
 //!
-//! The program of this package is the guest's init and agent; it is linked statically and packed
-//! into the guest's initial file system by the build script of `numaherd-lab`. The library is the
-//! part that both sides share.
+//! This package's program is the guest's init and agent. The build script of
+//! `numaherd-lab-launcher` links it statically, and that crate packs it into the guest's initial
+//! file system. The library is the part that host and guest share.
 
 pub mod protocol;

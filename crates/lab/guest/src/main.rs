@@ -1,12 +1,12 @@
 //! The guest's first process, and its agent.
 //!
-//! As process 1 it mounts what a program expects, loads the kernel modules that the initial file
-//! system carries, puts the host's root under a writable overlay in memory, moves into it, starts
-//! the agent and from then on only reaps orphans. When the agent ends, for whatever reason, the
-//! power goes off: a guest never outlives its use.
+//! As process 1 it mounts the file systems that programs expect, loads the kernel modules of the
+//! initial file system, puts a writable overlay in memory over the host's root, and makes that its
+//! root. Then it starts the agent and only reaps orphans. When the agent ends, for any reason, it
+//! powers off: a guest never outlives its use.
 //!
-//! What goes wrong here is written to the kernel's console as `numaherd-guest: …`; the host looks
-//! for that when a boot fails.
+//! It writes errors to the kernel's console as `numaherd-guest: …`, where the host looks for them
+//! when a boot fails.
 
 mod agent;
 mod caches;
@@ -23,8 +23,8 @@ use std::process::{Command, ExitCode};
 use rustix::process::{WaitOptions, getpid, wait};
 use rustix::system::{RebootCommand, finit_module, reboot, sethostname};
 
-/// Where the initial file system keeps the kernel modules, named so that their order is the order
-/// of loading.
+/// The initial file system's directory of kernel modules, which are loaded in the order of their
+/// names.
 const MODULES: &str = "/modules";
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn start_and_reap() -> io::Result<()> {
     mounts::enter_host_root()?;
     caches::show_last_level(Path::new("/"))?;
     settle()?;
-    // The image of this program is not in the new root; /proc still names it.
+    // This program's file is not in the new root, but /proc still refers to it.
     let agent = Command::new("/proc/self/exe")
         .arg0("numaherd-agent")
         .process_group(0)
@@ -85,14 +85,14 @@ fn load_modules() -> io::Result<()> {
     Ok(())
 }
 
-/// Settings that a measurement wants: counters for everyone, addresses shown, a name, loopback.
+/// Settings for measurements: counters for all users, visible kernel addresses, a host name, loopback.
 fn settle() -> io::Result<()> {
     let settings = [
         ("/proc/sys/kernel/perf_event_paranoid", "-1"),
         ("/proc/sys/kernel/perf_event_mlock_kb", "65536"),
         ("/proc/sys/kernel/perf_event_max_sample_rate", "1000000"),
-        // Under the model the interrupt cost of sampling is no measure of overload. This one
-        // locks the rate above, so it comes after.
+        // Under the model, the time of sampling interrupts is no measure of overload. This setting
+        // locks the rate above, so it comes after it.
         ("/proc/sys/kernel/perf_cpu_time_max_percent", "0"),
         ("/proc/sys/kernel/kptr_restrict", "0"),
         // IFF_UP and IFF_LOOPBACK: programs talk to each other by TCP.

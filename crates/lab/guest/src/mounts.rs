@@ -1,8 +1,8 @@
 //! What the guest mounts: the kernel's own file systems, and the host's root.
 //!
-//! The host's root comes over 9p and read-only, twice over: QEMU exports it read-only and the
-//! guest mounts it so. On top lies an overlay whose upper layer is in the guest's memory, so that
-//! programs can write where they like and nothing reaches the host.
+//! The host's root comes over 9p. It is read-only twice: QEMU exports it read-only, and the guest
+//! mounts it read-only. The upper layer of the overlay above it is in the guest's memory, so
+//! programs can write anywhere and nothing reaches the host.
 
 use std::ffi::CStr;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::{Context, NONE};
 /// Tag under which QEMU exports the host's root.
 const HOST_TAG: &str = "hostroot";
 
-/// File systems of the kernel that are present on any current system, and where they go.
+/// The kernel's file systems that any current system has: type, mount point, options.
 const KERNEL: [(&str, &str, Option<&CStr>); 4] = [
     ("proc", "proc", NONE),
     ("sysfs", "sys", NONE),
@@ -24,7 +24,7 @@ const KERNEL: [(&str, &str, Option<&CStr>); 4] = [
     ("tmpfs", "run", Some(c"mode=0755")),
 ];
 
-/// Those that go inside the first.
+/// File systems mounted inside those of `KERNEL`.
 const INNER: [(&str, &str, Option<&CStr>); 6] = [
     ("devpts", "dev/pts", Some(c"ptmxmode=0666")),
     ("tmpfs", "dev/shm", Some(c"mode=1777")),
@@ -46,7 +46,7 @@ pub fn mount_kernel_file_systems(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the kernel's configuration, which the initial file system has, where programs look for it: libbpf does.
+/// Copies the kernel's configuration from the initial file system to where programs such as libbpf look for it.
 fn copy_configuration() -> io::Result<()> {
     const BOOT: &str = "/boot";
     let to = Path::new("/root").join("boot");
@@ -59,7 +59,7 @@ fn copy_configuration() -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts the host's root below an overlay and makes it this process's root.
+/// Mounts the host's root with an overlay over it and makes that this process's root.
 pub fn enter_host_root() -> io::Result<()> {
     for directory in ["/host", "/upper", "/root"] {
         fs::create_dir_all(directory).about("creating", Path::new(directory))?;

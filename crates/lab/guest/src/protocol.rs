@@ -1,25 +1,25 @@
 //! Messages between host and guest, and their encoding on the virtio serial port.
 //!
-//! A frame is `length: u32`, little-endian, and so many bytes: a message in the encoding of
-//! [`postcard`]. Arguments, environment and paths are what the kernel takes, any bytes but NUL.
+//! A frame is a `length: u32`, little-endian, and that many bytes: a message in the encoding of [`postcard`].
+//! Arguments, environment and paths are byte strings, as the kernel takes them, without NUL.
 //!
 //! The first message of the host is [`ToGuest::Hello`], the first of the guest [`ToHost::Ready`];
-//! both carry [`VERSION`], and either side stops when the other's differs. After that any number
-//! of commands may run at the same time, told apart by the id that the host chose.
+//! both carry [`VERSION`], and either side stops if the other's differs. After that, any number of
+//! commands may run at the same time. The host gives each an id.
 //!
-//! Decoding is a pure function of the bytes ([`Decoder`]): it never panics, whatever they are, and
-//! keeps no more than one frame and what follows it in the buffer.
+//! Decoding is a pure function of the bytes ([`Decoder`]): it never panics on any input, and drops
+//! decoded bytes at the next push.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// Version of this protocol. Raised by every change of a message.
+/// Version of this protocol. Every change of a message raises it.
 pub const VERSION: u32 = 2;
 
 /// Longest frame that is accepted, in bytes. Output is sent in pieces well below it.
 pub const LONGEST_FRAME: usize = 4 << 20;
 
-/// Begins the kernel parameter that says how many bytes the modelled last-level cache has.
+/// Prefix of the kernel parameter with the modelled last-level cache's size in bytes.
 pub const LAST_LEVEL: &str = "numaherd.last_level_bytes=";
 
 /// Name of the virtio serial port that carries the protocol.
@@ -36,7 +36,7 @@ pub struct CommandLine {
     pub directory: Vec<u8>,
 }
 
-/// Which of a command's two output streams.
+/// One of a command's two output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stream {
     /// File descriptor 1.
@@ -126,16 +126,16 @@ pub enum ToHost {
         /// How.
         ending: Ending,
     },
-    /// Answer to [`ToGuest::Gate`]: why it could not be set, if so.
+    /// Answer to [`ToGuest::Gate`], with the reason if it could not be set.
     GateSet(Result<(), String>),
-    /// Last message, before the power goes.
+    /// Last message, before the guest powers off.
     Goodbye,
 }
 
 /// Why bytes from the other side could not be understood.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// A frame claims more bytes than any message has.
+    /// A frame announces more bytes than any message has.
     #[error(
         "a frame of {length} bytes was announced, at most {LONGEST_FRAME} are sent: the stream is damaged"
     )]
@@ -148,7 +148,7 @@ pub enum ProtocolError {
         "a frame holds no message ({0}): the stream is damaged or the other side uses another version"
     )]
     Malformed(#[from] postcard::Error),
-    /// A frame goes on after its message.
+    /// A frame has bytes after its message.
     #[error("a message is followed by {0} bytes that belong to none: the stream is damaged")]
     Surplus(usize),
     /// The stream ended inside a frame.
@@ -176,7 +176,7 @@ pub trait Message: Serialize + DeserializeOwned {
 impl Message for ToGuest {}
 impl Message for ToHost {}
 
-/// Turns a stream of bytes, in pieces of any size, into messages.
+/// Decodes a stream of bytes, which comes in pieces of any size, into messages.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -184,17 +184,17 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Adds bytes as they came from the port.
+    /// Adds bytes from the port.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.read);
         self.read = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole message, or nothing when more bytes are needed.
+    /// The next complete message, or None if more bytes are needed.
     ///
     /// # Errors
-    /// Any [`ProtocolError`] but `Truncated`; the stream cannot be read on after one.
+    /// Any [`ProtocolError`] except `Truncated`. After an error, the stream cannot be decoded any further.
     pub fn take<M: Message>(&mut self) -> Result<Option<M>, ProtocolError> {
         let rest = &self.buffer[self.read..];
         let Some((length, rest)) = rest.split_first_chunk::<4>() else {
@@ -227,7 +227,7 @@ impl Decoder {
     }
 }
 
-/// Bytes encoded as a whole, not one by one.
+/// Encodes bytes as a whole, not one by one.
 mod as_bytes {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_false_count_is_refused_before_any_memory_is_taken() {
-        // Run, its id, and a list that claims to be of 2^32 - 1 arguments.
+        // Run, its id, and the length of a list of 2^32 - 1 arguments.
         let body = [1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f];
         let mut decoder = Decoder::default();
         decoder.push(&[7, 0, 0, 0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the plugin is told on QEMU's command line: `-plugin FILE,key=value,…`.
+//! The plugin's arguments on QEMU's command line: `-plugin FILE,key=value,…`.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 pub struct Arguments {
     /// The file behind the guest's shared memory; it must have its full size already.
     pub shm: PathBuf,
-    /// The machine: a [`numaherd_hardware::Config`] in TOML or JSON.
+    /// The machine file: see `machine_file`.
     pub config: PathBuf,
-    /// Where the report is written at the end, in JSON.
+    /// The file for the final report, in JSON.
     pub report: Option<PathBuf>,
     /// The trace file to record into, in place of modelling accesses.
     pub trace: Option<PathBuf>,
-    /// A JSON object of what is to be known of the recording.
+    /// The file with the recording's description, a JSON object.
     pub about: Option<PathBuf>,
     /// Whether accesses of the guest's kernel are modelled, too.
     pub kernel: bool,
 }
 
-/// Why the arguments are no good.
+/// Why the arguments are wrong.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ArgumentError {
     /// No such key.

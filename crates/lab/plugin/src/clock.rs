@@ -2,21 +2,21 @@
 //! The clock hook: makes QEMU take the guest's time from the plugin.
 //!
 //! The plugin interface can set the time only under single-threaded TCG or icount. But QEMU asks
-//! its accelerator for the time through a table of functions, the class `tcg-accel-ops`, and three
-//! of its slots do what is needed: `get_virtual_clock` (timers), `set_virtual_clock` and
-//! `get_elapsed_ticks` (the guest's TSC). The plugin puts its own functions there.
+//! its accelerator for the time through a table of functions, the class `tcg-accel-ops`. Three of
+//! its slots suffice: `get_virtual_clock` (timers), `set_virtual_clock` and `get_elapsed_ticks`
+//! (the guest's TSC). The plugin puts its own functions there.
 //!
-//! Where the slots are is not part of any interface, so it is read off the machine code of the
-//! three exported functions that use them: `cpus_get_virtual_clock` begins, in effect, with
+//! The slots' places belong to no interface, so the plugin reads them off the machine code of the
+//! three exported functions that use them. `cpus_get_virtual_clock` begins, in effect, with
 //!
 //! ```text
 //!     48 8b 05 disp32    mov cpus_accel(%rip), %rax
 //!     48 8b 80 disp32    mov slot(%rax), %rax
 //! ```
 //!
-//! What is found is believed only if all three functions load the same `cpus_accel`, the slots
-//! differ and are aligned, and each holds nothing or a function of QEMU itself. When the gate first
-//! opens, QEMU's own clock must agree with the plugin's. Otherwise modelled time is refused.
+//! The plugin accepts the result only if all three functions load the same `cpus_accel`, the slots differ and are
+//! aligned, and each is empty or holds a function of QEMU itself. When the gate opens, QEMU's own clock must agree with
+//! the plugin's. Otherwise the plugin refuses modelled time.
 
 #![allow(
     unsafe_code,
@@ -27,19 +27,19 @@ use std::ffi::{CStr, c_char, c_void};
 
 use crate::qemu::{Absent, function, symbol};
 
-/// Bytes of each function that are looked at; the two moves come within the first two dozen.
+/// Bytes of each function that are searched; the two moves come within the first two dozen.
 const LOOKED_AT: usize = 48;
 
-/// What QEMU asks for the time, in ns.
+/// The function that QEMU calls for the time, in ns.
 pub type Now = unsafe extern "C" fn() -> i64;
 
-/// What QEMU calls to set the time.
+/// The function that QEMU calls to set the time.
 pub type Set = unsafe extern "C" fn(i64);
 
 /// Why QEMU's clock cannot be taken over.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HookError {
-    /// A symbol is not there.
+    /// QEMU does not export a symbol.
     #[error(transparent)]
     Absent(#[from] Absent),
     /// A function's code is not as expected.
@@ -56,7 +56,7 @@ pub enum HookError {
     Foreign(usize, usize),
 }
 
-/// What one of the three functions says: where the class is kept, and the slot it uses.
+/// What the code of one of the three functions shows: the address of the pointer to the class, and the slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Use {
     class_at: usize,
@@ -80,7 +80,7 @@ fn decode(address: usize, code: &[u8]) -> Option<Use> {
     })
 }
 
-/// Checks that what the three functions use fits together.
+/// Checks that the three functions use one class and proper slots; returns the slots.
 fn consistent(uses: [Use; 3]) -> Result<[usize; 3], HookError> {
     let [get, set, ticks] = uses.map(|found| found.slot);
     let same_class = uses.iter().all(|found| found.class_at == uses[0].class_at);
@@ -103,7 +103,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Finds the slots and checks them. Nothing is changed yet.
+    /// Finds the slots and checks them. Changes nothing.
     ///
     /// # Errors
     /// When this QEMU is not as expected.
@@ -147,7 +147,7 @@ impl Hook {
         })
     }
 
-    /// Puts these functions into the slots: what time it is, and what to do when QEMU sets it.
+    /// Puts these functions into the slots.
     ///
     /// # Safety
     /// Before the guest starts, on the thread that installs the plugin.

@@ -9,7 +9,7 @@ use numaherd_hardware::HardwareError;
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {problem}", path.display())]
 pub struct FileError {
-    /// What the file is to the plugin.
+    /// The file's role for the plugin.
     what: &'static str,
     path: PathBuf,
     /// What is wrong with it.
@@ -17,7 +17,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Names the file to which a problem belongs.
+    /// Adds the file's role and path to a problem.
     pub fn of<E: Into<Problem>>(what: &'static str, path: &Path) -> impl Fn(E) -> Self {
         move |problem| Self {
             what,
@@ -33,13 +33,13 @@ pub enum Problem {
     /// It cannot be opened, read, written or mapped.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// It is not the JSON expected.
+    /// It is not JSON, or not of the expected form.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// Its table `ipm` is not as expected.
+    /// Its member `ipm` is not of the expected form.
     #[error("ipm: {0}")]
     Ipm(serde_json::Error),
-    /// The machine makes no sense.
+    /// The machine is invalid.
     #[error(transparent)]
     Config(#[from] HardwareError),
     /// QEMU and the machine file disagree.

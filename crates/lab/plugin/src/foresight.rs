@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Has the host fetch early what the next access will probably need.
+//! Makes the host prefetch what the next access will probably need.
 //!
 //! A program that follows pointers waits for memory at each step, and so does the model: for the directory and the
-//! last-level cache. The host could wait for all of them at once, but its processors look only a few hundred
-//! instructions ahead, and the model itself is that long. So when a load returns what may be an address, the host is
-//! asked for the data there, and for what the model knows of that line, before the load itself is modelled.
+//! last-level cache. The host could overlap these waits, but its processors look only a few hundred instructions ahead,
+//! and the model takes that many. So when a load returns a possible address, the plugin prefetches the data there, and
+//! the model's entries for that line, before it models the load itself.
 //!
 //! All of this is only a hint to the host: wrong or outdated addresses cost time and change nothing.
 
@@ -22,16 +22,16 @@ use crate::qemu::{Absent, function};
 const PAGE_BITS: u32 = 12;
 const PAGE_BYTES: u64 = 1 << PAGE_BITS;
 
-/// Bits of an address within a part of the guest's memory that is in one piece on the host.
+/// Bits of an address within a part of the guest's memory; each part is contiguous on the host.
 const PART_BITS: u32 = 21;
 
-/// Pages that a vCPU remembers: 32 MiB.
+/// Number of pages that a vCPU remembers: 32 MiB.
 const PAGES: usize = 1 << 13;
 
-/// Bits of a frame's number that are remembered: 16 TiB of memory.
+/// Remembered bits of a frame's number: 16 TiB of memory.
 const FRAME_BITS: u32 = 32;
 
-/// Where a vCPU found its pages last.
+/// The frames in which a vCPU last found its pages.
 #[derive(Debug)]
 pub struct Pages(Box<[u64]>);
 
@@ -42,7 +42,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// The place of an address, what is remembered of its page, and where it is found.
+    /// The place of an address in the table, and the tag of its page.
     #[inline]
     fn place(address: u64) -> (usize, u64) {
         let page = address >> PAGE_BITS;
@@ -57,7 +57,7 @@ impl Pages {
         self.0[place] = tag | frame;
     }
 
-    /// Where an address was found last, or one that looks like it.
+    /// The physical address at which an address was last found. May be that of another page with the same tag.
     #[inline]
     pub fn find(&self, address: u64) -> Option<u64> {
         let (place, tag) = Self::place(address);
@@ -68,7 +68,7 @@ impl Pages {
     }
 }
 
-/// Asks the host for the line at one of its addresses. This is a hint: any address will do, and nothing changes.
+/// Prefetches the line at a host address. This is only a hint: any address is allowed, and nothing changes.
 #[inline]
 pub fn host_fetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -81,10 +81,10 @@ pub fn host_fetch(address: usize) {
     let _ = address;
 }
 
-/// Where the guest's memory is on the host.
+/// The host addresses of the guest's memory.
 pub struct GuestMemory {
     map: unsafe extern "C" fn(u64, *mut u64, bool) -> *mut c_void,
-    /// The address on the host of each part, less the part's own; 0 where that is not known yet.
+    /// Host address less physical address of each part; 0 while unknown.
     parts: Box<[AtomicUsize]>,
 }
 
@@ -100,7 +100,7 @@ impl GuestMemory {
         })
     }
 
-    /// Learns where an address is that the guest has just used as memory.
+    /// Learns the host address of a physical address that the guest has just used as memory.
     #[inline]
     pub fn learn(&self, physical_address: u64) {
         let part = self.parts.get((physical_address >> PART_BITS) as usize);
@@ -121,7 +121,7 @@ impl GuestMemory {
         }
     }
 
-    /// Asks the host for the line at an address.
+    /// Prefetches the line at a physical address.
     #[inline]
     pub fn fetch(&self, physical_address: u64) {
         if let Some(part) = self.parts.get((physical_address >> PART_BITS) as usize) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The guest's time: real while the gate is closed, the model's while it is open.
 //!
-//! Joins three things: the schedule of the vCPUs' times, the hook through which QEMU asks, and
-//! QEMU's timers, which must be run when their time has come. It never runs backwards, and goes on
-//! from one kind of time to the other without a jump.
+//! Joins three things: the schedule of the vCPUs' times, the hook through which QEMU asks for the
+//! time, and QEMU's timers, which must run when they are due. The guest's time never runs
+//! backwards, and does not jump when the gate moves.
 
 #![allow(unsafe_code, reason = "hooks QEMU's clock, blocks signals")]
 
@@ -19,24 +19,24 @@ use crate::qemu::{ExitRequests, Timers};
 use crate::schedule::Schedule;
 use crate::sync::lock;
 
-/// How far a vCPU's time may be ahead of the last one's. Less is truer, but has host threads take turns more often.
+/// How far a vCPU's time may be ahead of the slowest one's. Less is more accurate, but costs more switches of threads.
 const SKEW_NS: i64 = 200_000;
 
 /// Value of `offset_ns` while the guest's time is the model's.
 const MODELLED: i64 = i64::MIN;
 
-/// Host time after which a vCPU that is ahead goes on although the others have not caught up.
+/// Host time after which a vCPU that is ahead continues although the others have not caught up.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The same where it cannot be seen that QEMU wants the vCPU for exclusive work.
+/// Used in its place if the plugin cannot see that QEMU wants the vCPU for exclusive work.
 const BLIND_SLEEP: Duration = Duration::from_millis(6);
 
-/// Host time after which the idle thread looks again although nobody has told it anything.
+/// Host time after which the idle thread checks again without news.
 const IDLE_LOOK: Duration = Duration::from_millis(10);
 
-/// By how much the kernel may wake QEMU's main loop late while time is modelled, in ns. The loop sleeps until the next of
-/// the guest's timers as if guest time were host time, finds that it is not due yet, and sleeps for the rest, dozens of
-/// times a timer. But it is told when one is due, so that none of these looks is needed.
+/// How late the kernel may wake QEMU's main loop while time is modelled, in ns. The loop sleeps until the next of the
+/// guest's timers as if guest time were host time, finds that the timer is not due yet, and sleeps again, dozens of
+/// times per timer. The plugin notifies it when a timer is due, so these wake-ups are not needed.
 const MAIN_LOOP_SLACK_NS: u64 = 10_000_000;
 
 thread_local! {
@@ -59,14 +59,14 @@ pub struct Disobeyed {
 pub struct GuestTime {
     timers: Timers,
     hook: Hook,
-    /// Set when it can be seen that a vCPU is wanted elsewhere.
+    /// Set if the plugin can see that QEMU wants a vCPU to leave its code.
     exits: Option<ExitRequests>,
     schedule: Schedule,
-    /// Times that a vCPU has woken.
+    /// Number of times that vCPUs have woken.
     wakes: AtomicU64,
     /// The guest's time less the host's, or `MODELLED`.
     offset_ns: AtomicI64,
-    /// Latest time told.
+    /// Latest time returned.
     told_ns: AtomicI64,
     someone_idles: Mutex<()>,
     idle_news: Condvar,
@@ -117,7 +117,7 @@ impl GuestTime {
             && is_slack != self.is_modelled()
         {
             MAIN_LOOP_IS_SLACK.set(Some(!is_slack));
-            // 0 stands for what the thread began with.
+            // 0 restores the thread's default.
             let slack_ns = if is_slack { 0 } else { MAIN_LOOP_SLACK_NS };
             // SAFETY: concerns this thread's sleeps alone.
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
@@ -139,7 +139,7 @@ impl GuestTime {
         self.offset_ns.load(SeqCst) == MODELLED
     }
 
-    /// Checks that QEMU does ask here.
+    /// Checks that QEMU takes its time from here.
     pub fn check(&self) -> Result<(), Disobeyed> {
         let before = self.now_ns();
         let qemu = self.timers.virtual_ns();
@@ -155,16 +155,16 @@ impl GuestTime {
         }
     }
 
-    /// Time is the model's from here on. Returns the time at which all vCPUs begin.
+    /// Makes time the model's. Returns the time at which all vCPUs begin, in ns.
     pub fn begin(&self) -> i64 {
-        // Others may ask for the time meanwhile, so the model begins at what was told last.
+        // Other threads may ask for the time meanwhile, so the model begins at the latest time returned.
         self.offset_ns.store(MODELLED, SeqCst);
         let now = self.now_ns();
         self.schedule.begin(now);
         now
     }
 
-    /// Time is real from here on.
+    /// Makes time real again.
     pub fn end(&self) {
         if self.is_modelled() {
             self.offset_ns
@@ -174,7 +174,7 @@ impl GuestTime {
         }
     }
 
-    /// A vCPU has come to this time: tells it, and sleeps if the vCPU is too far ahead.
+    /// Notes that a vCPU has come to this time, and sleeps if it is too far ahead.
     ///
     /// # Safety
     /// On this vCPU's thread.
@@ -193,7 +193,7 @@ impl GuestTime {
         self.schedule.sleep_if_ahead(vcpu, wanted);
     }
 
-    /// A vCPU has nothing to do, from its own `time_ns` on if that is known.
+    /// Notes that a vCPU is idle, from its own `time_ns` on if that is known.
     pub fn idles(&self, vcpu: usize, time_ns: Option<i64>) {
         let modelled = self.is_modelled();
         let mut moved = false;
@@ -211,7 +211,7 @@ impl GuestTime {
         }
     }
 
-    /// A vCPU has something to do again. Returns the time it takes up while time is modelled.
+    /// Notes that a vCPU has woken. Returns the time at which it continues, if time is modelled.
     pub fn wakes(&self, vcpu: usize) -> Option<i64> {
         let time_ns = self.schedule.wakes(vcpu);
         self.wakes.fetch_add(1, SeqCst);
@@ -222,7 +222,7 @@ impl GuestTime {
         Some(time_ns)
     }
 
-    /// Adds what the report says of time.
+    /// Adds the figures on time to the report.
     pub fn report(&self, report: &mut Map<String, Value>) {
         let mut add = |name: &str, value: u64| report.insert(name.to_owned(), value.into());
         add("time_ns", self.now_ns().unsigned_abs());
@@ -232,7 +232,7 @@ impl GuestTime {
         add("overslept", self.schedule.overslept.load(Relaxed));
     }
 
-    /// Has QEMU run timers that are due.
+    /// Makes QEMU run the timers that are due.
     fn call_timers(&self) {
         if self.timers.until_next_timer_ns() == Some(0) {
             self.timer_calls.fetch_add(1, Relaxed);
@@ -245,19 +245,19 @@ impl GuestTime {
         self.idle_news.notify_one();
     }
 
-    /// Waits for news of idle vCPUs, at most this long.
+    /// Waits at most this long for news of idle vCPUs.
     fn await_news(&self, most: Duration) {
         let waited = self.idle_news.wait_timeout(lock(&self.someone_idles), most);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The idle thread: while all vCPUs are idle, lets time jump to the next timer when
+    /// Runs the idle thread: while all vCPUs are idle, time jumps to the next timer when
     /// [`IdleRule`] allows it.
     fn jump_when_idle(&self) {
         block_signals();
         let mut period = IdlePeriod::begin(0);
         loop {
-            // News that come between a look and the wait are made up for by the next look.
+            // The next check makes up for news that come between a check and the wait.
             let idle = self.is_modelled() && self.schedule.all_idle();
             let Some(next) = self.timers.until_next_timer_ns().filter(|_| idle) else {
                 self.await_news(IDLE_LOOK);
@@ -283,15 +283,15 @@ impl GuestTime {
 
 /// When time may jump while all vCPUs are idle.
 ///
-/// A guest that only sleeps may jump at once. But one that waits for a device that a host thread
-/// serves looks just the same, and to jump seconds ahead then would charge it for time that the
-/// model knows nothing of. So time first stands still for a `grace`, in which a thread that was
-/// woken by another comes to run, or most of a device's work is done; then it keeps pace with the
-/// host, timer by timer; and only when nothing has woken for the `patience` it jumps freely.
+/// The time of a guest that only sleeps may jump at once. But a guest that waits for a device
+/// served by a host thread looks just the same, and a jump of seconds would charge it for time
+/// outside the model. So time first stands still for the `grace`, in which a woken thread starts to
+/// run, or most of a device's work is done. Then time keeps pace with the host, timer by timer. It
+/// jumps freely only when nothing has woken for the `patience`.
 struct IdleRule {
-    /// Host time for which time stands still.
+    /// Host time for which guest time stands still.
     grace: Duration,
-    /// Host time after which time jumps freely.
+    /// Host time after which guest time jumps freely.
     patience: Duration,
 }
 
@@ -309,12 +309,12 @@ impl IdleRule {
     }
 }
 
-/// A while in which all vCPUs were idle.
+/// A period in which all vCPUs are idle.
 struct IdlePeriod {
-    /// Wakings before it.
+    /// Number of wake-ups before it.
     wakes: u64,
     began: Instant,
-    /// Guest time jumped over since.
+    /// Guest time jumped over in it.
     jumped: Duration,
 }
 
@@ -328,7 +328,7 @@ impl IdlePeriod {
     }
 }
 
-/// QEMU takes its signals on threads of its own.
+/// Blocks all signals on this thread: QEMU handles them on its own threads.
 fn block_signals() {
     // SAFETY: the set is filled before it is used.
     unsafe {

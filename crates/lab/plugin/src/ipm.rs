@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The machine's IPM unit ([`numaherd_hardware::Ipm`]), with the guest's own processes, threads and
-//! pages, and what it has to tell a program of the guest.
+//! The machine's IPM unit ([`numaherd_hardware::Ipm`]), with the guest's processes, threads and
+//! pages, and its records for a program of the guest.
 //!
-//! * **Applications and threads** are the guest's processes and threads, known to the unit from their
-//!   first access on. `CR_tid` is set before the first access after a switch, which is as good as at
-//!   the switch: without accesses there are no TLB misses. A thread's number is given out anew once
-//!   it has ended, an application's when its last known thread has, or when it calls exec.
-//! * **Pages** of different processes are told apart by a number for each address space above the
-//!   virtual page number. TLB entries carry it too, so that nothing is flushed at a switch.
-//! * **A page's node** is where its last TLB fill found it. The kernel's invalidations cannot be seen by
-//!   a plugin; so each vCPU remembers the frames of the pages that it used last, and when a page is
-//!   found in another frame, it is taken out of that vCPU's TLB, and its node is the new one from then
-//!   on ([`Frames`]). Until some vCPU uses a moved page again, the unit takes it to be where it was.
-//! * **Costs nothing**: the unit is hardware beside the TLB. The page walk itself takes the TLB's time.
+//! * **Applications and threads** are the guest's processes and threads, known to the unit from their first access on.
+//!   `CR_tid` is set before the first access after a switch, which is as good as at the switch: without accesses there
+//!   are no TLB misses. A thread's number can be reused once it has ended, an application's when its last known thread
+//!   has ended or it calls exec.
+//! * **Pages** of different processes have different numbers: the bits above the virtual page number hold a number of
+//!   the address space. TLB entries contain it, too, so a switch flushes nothing.
+//! * **A page's node** is where its last TLB fill found it. A plugin cannot see the kernel's invalidations. So each
+//!   vCPU remembers the frames of the pages that it used last. When it finds a page in another frame, the page leaves
+//!   that vCPU's TLB, and its node is the new one from then on ([`Frames`]). Until a vCPU uses a moved page again, the
+//!   unit assumes its old node.
+//! * **Cost**: none, since the unit is hardware beside the TLB. The page walk itself takes the TLB's time.
 //!
-//! The unit is locked at TLB misses, at a thread's first access after a switch, and when a program
-//! reads.
+//! The unit is locked at TLB misses, at a thread's first access after a switch and its end, when a
+//! page is found in another frame, and when a program reads.
 
 pub mod protocol;
 
@@ -27,7 +27,7 @@ use numaherd_hardware::{
 
 use protocol::{Notice, Pair};
 
-/// Bits of a user's virtual address that there can be.
+/// Bits of a user's virtual address.
 const ADDRESS_BITS: u32 = 48;
 
 /// Bits of an address within a page of the guest's kernel.
@@ -36,7 +36,7 @@ const KERNEL_PAGE_BITS: u32 = 12;
 /// A page number that no user page has.
 const NO_PAGE: u64 = u64::MAX;
 
-/// How pages of many address spaces are numbered.
+/// The numbering of the pages of many address spaces.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbering {
     page_bits: u32,
@@ -69,26 +69,26 @@ impl Numbering {
     }
 }
 
-/// The frames in which a vCPU has last found its pages: one place for each remainder of the page's
-/// number. With several times as many places as the TLB has entries, few pages in the TLB share one;
-/// of those that do, only the later is watched.
+/// The frames in which a vCPU last found its pages: a direct-mapped table, indexed by page number.
+/// It has several times as many places as the TLB has entries, so few pages in the TLB share a
+/// place; of those that do, it remembers only the latest.
 #[derive(Debug)]
 pub struct Frames(Box<[(u64, u64)]>);
 
 impl Frames {
-    /// For a TLB of so many entries.
+    /// For a TLB of this many entries.
     pub fn new(entries: usize) -> Self {
         let places = (4 * entries).next_power_of_two();
         Self(vec![(NO_PAGE, 0); places].into())
     }
 
-    /// Whether the page of this address was in another frame when it was used last.
+    /// Whether the page of this address was in another frame when it was last used.
     #[inline]
     pub fn moved(&mut self, space: u32, address: u64, physical_address: u64) -> bool {
         let within = address >> KERNEL_PAGE_BITS;
         let page = u64::from(space) << (ADDRESS_BITS - KERNEL_PAGE_BITS) | within;
         let frame = physical_address >> KERNEL_PAGE_BITS;
-        // Neighbours in a row, address spaces apart from each other.
+        // Adjacent pages get adjacent places; the hash separates address spaces.
         let place =
             (within ^ u64::from(space).wrapping_mul(0x9e37_79b1)) as usize & (self.0.len() - 1);
         let (before, last) = std::mem::replace(&mut self.0[place], (page, frame));
@@ -101,11 +101,11 @@ impl Frames {
 struct Process {
     application: Application,
     space: u32,
-    /// Its threads, by their numbers in the guest.
+    /// Its threads, by thread id in the guest.
     threads: BTreeMap<u32, Thread>,
 }
 
-/// The unit and what belongs to it.
+/// The unit and its state in the plugin.
 #[derive(Debug)]
 pub struct Unit {
     ipm: Ipm,
@@ -114,15 +114,15 @@ pub struct Unit {
     /// Process of each address space.
     owners: HashMap<u32, u32>,
     next_space: u32,
-    /// Node on which each page was when it was last brought into a TLB.
+    /// Node on which each page was last found.
     homes: HashMap<Page, usize>,
-    /// Thread and process that ran on each core when it was last asked for.
+    /// Thread and process of each core's last call of [`Unit::run`].
     running: Vec<(u32, u32)>,
-    /// Notifications that nobody has read, one for each page.
+    /// Unread notifications, at most one for each page.
     notices: HashMap<Page, Notice>,
-    /// Their order; a page that is in no notice any more is passed over.
+    /// Their order; pages without a notice are skipped.
     order: VecDeque<Page>,
-    /// Records that were asked for.
+    /// Requested records that are not read yet.
     answer: VecDeque<Vec<u8>>,
     /// A record for which the last reader had no room.
     held: Option<Vec<u8>>,
@@ -150,12 +150,12 @@ impl Unit {
         })
     }
 
-    /// How it numbers pages.
+    /// The numbering of its pages.
     pub fn numbering(&self) -> Numbering {
         self.numbering
     }
 
-    /// A thread is about to access memory on a core. Returns its address space.
+    /// Notes that a thread is about to access memory on a core. Returns its address space.
     pub fn run(&mut self, core: usize, (tid, tgid): (u32, u32)) -> u32 {
         let ipm = &mut self.ipm;
         let process = self.processes.entry(tgid).or_insert_with(|| {
@@ -176,7 +176,7 @@ impl Unit {
         process.space
     }
 
-    /// A thread has ended.
+    /// Notes that a thread has ended.
     pub fn end_thread(&mut self, (tid, tgid): (u32, u32)) {
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
@@ -189,7 +189,7 @@ impl Unit {
         }
     }
 
-    /// A process has ended, or its memory is another from here on.
+    /// Notes that a process has ended, or has replaced its memory by exec.
     pub fn end_process(&mut self, tgid: u32) {
         let Some(process) = self.processes.remove(&tgid) else {
             return;
@@ -202,7 +202,7 @@ impl Unit {
         self.order.retain(|&page| !gone(page));
     }
 
-    /// A TLB miss of a core, for a page on `home`, at a time and its number of cycles.
+    /// Handles a TLB miss of a core for a page on `home`, at a time in ns and in cycles.
     pub fn miss(
         &mut self,
         core: usize,
@@ -222,7 +222,7 @@ impl Unit {
         }
     }
 
-    /// A page is on this node. If it was to go there, that has been done and need not be told.
+    /// Notes that a page is on this node. If its notice asked to move it there, removes the notice.
     fn found_on(&mut self, page: Page, home: Option<usize>) {
         match home {
             Some(node) => self.homes.insert(page, node),
@@ -236,7 +236,7 @@ impl Unit {
         }
     }
 
-    /// A page was found in another frame than before; `entry` was its TLB entry on this core.
+    /// Notes that a page was found in another frame than before; `entry` was its TLB entry on this core.
     pub fn moved(&mut self, core: usize, page: Page, entry: Option<usize>, home: Option<usize>) {
         if let Some(entry) = entry {
             self.ipm.invalidated(core, entry);
@@ -244,7 +244,7 @@ impl Unit {
         self.found_on(page, home);
     }
 
-    /// The pass over infrequently evicted pages, when it is due.
+    /// Makes the pass over infrequently evicted pages, if it is due.
     pub fn pass(&mut self, cycles: u64, time_ns: u64) {
         let homes = &self.homes;
         let mut found = Vec::new();
@@ -279,7 +279,7 @@ impl Unit {
         }
     }
 
-    /// Lets the next reads tell who shares pages with whom, as it is now.
+    /// Makes the next reads return the counts and the sharing of pages as they are now.
     pub fn ask_for_sharing(&mut self, time_ns: u64) {
         let counts = self.ipm.counts();
         self.answer = VecDeque::from([protocol::counts(&[
@@ -302,7 +302,7 @@ impl Unit {
         }
     }
 
-    /// Threads of a process that share pages.
+    /// The pairs of a process's threads that share pages.
     fn pairs(&self, process: &Process) -> Vec<Pair> {
         let Some(matrix) = self.ipm.histories().matrix(process.application) else {
             return Vec::new();
@@ -328,8 +328,8 @@ impl Unit {
         pairs
     }
 
-    /// Whole records, of at most so many bytes: what was asked for, then notifications. None when
-    /// there is a record, but not the room for it.
+    /// Whole records of at most `room` bytes in all: requested ones, then notifications. None if
+    /// there is a record, but no room for it.
     pub fn read(&mut self, room: usize) -> Option<Vec<u8>> {
         let mut read = Vec::new();
         while let Some(record) = self.next_record() {

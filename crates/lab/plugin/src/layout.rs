@@ -22,9 +22,9 @@
 //! Order: the plugin zeroes the memory and fills the header before the first guest instruction.
 //! The module then fills the node table, sets `module_ready`, and only then may the gate open.
 //!
-//! Who runs where: the plugin's callbacks for a vCPU run on that vCPU's own host thread, between
-//! its guest instructions. Module code that runs *on* a vCPU therefore never races the plugin over
-//! that vCPU's block; code that looks at another vCPU's block does.
+//! Threads: the plugin's callbacks for a vCPU run on that vCPU's own host thread, between its guest
+//! instructions. So module code that runs *on* a vCPU never races with the plugin for that vCPU's
+//! block, but may for another vCPU's block.
 
 /// A field of a shared structure, as the C header prints it.
 #[cfg(test)]
@@ -60,7 +60,7 @@ macro_rules! shared_struct {
 
 /// First word of the memory: the bytes `NUMAHERD`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NUMAHERD");
-/// Raised by one with every change of this file that either side can notice.
+/// Every change of this file that either side can notice raises it by one.
 pub const VERSION: u64 = 2;
 /// Records in a vCPU's ring.
 pub const RING_RECORDS: u64 = 1024;
@@ -323,7 +323,7 @@ impl Nop {
 }
 
 impl Record {
-    /// As it lies in memory, in words of 8 bytes.
+    /// Its memory representation, in words of 8 bytes.
     #[must_use]
     pub fn words(&self) -> [u64; 6] {
         const _: () = assert!(size_of::<Record>() == 48);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU plugin of the lab: feeds the hardware model with every data access of the guest, and lets
-//! the guest's time follow the model.
+//! QEMU plugin of the lab: feeds the hardware model with the guest's data accesses, and lets the
+//! guest's time follow the model.
 //!
 //! | file | subject |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! | `shared`, `layout` | the memory shared with the guest's PMU module |
 //! | `arguments`, `machine_file`, `file_error`, `report` | in and out |
 //!
-//! While the gate is closed nothing is instrumented but the NOPs of [`layout::Nop`], and the guest
-//! runs at QEMU's full speed in real time.
+//! While the gate is closed, only the NOPs of [`layout::Nop`] are instrumented, and the guest runs
+//! at QEMU's full speed in real time.
 //!
 //! A panic must not unwind into QEMU: build with the profile `lab`, which aborts instead.
 
@@ -57,19 +57,19 @@ use crate::layout::Nop;
 use crate::plugin::{Plugin, StartError};
 use crate::vcpu::Vcpu;
 
-/// Version of the plugin interface that this was built for; QEMU looks for it.
+/// Version of the plugin interface that this was built for; QEMU reads it.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = sys::QEMU_PLUGIN_VERSION.cast_signed();
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 
-/// The plugin, which is there whenever QEMU calls back.
+/// The plugin, which exists whenever QEMU calls back.
 #[inline]
 fn plugin() -> &'static Plugin {
     PLUGIN.get().expect("installed")
 }
 
-/// Called by QEMU when it loads the plugin. Returns 0, or -1 after saying why not.
+/// Called by QEMU when it loads the plugin. Returns 0, or -1 after a message on stderr.
 ///
 /// # Safety
 /// As QEMU's plugin interface has it: `info` and `argc` strings at `argv` are valid.
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-/// Starts the plugin for a machine of this many vCPUs, if it is one.
+/// Starts the plugin for a machine of this many vCPUs; None means that QEMU emulates a program, which is an error.
 fn install(
     id: sys::qemu_plugin_id_t,
     texts: &[String],
@@ -124,7 +124,7 @@ unsafe extern "C" fn clock_now() -> i64 {
 /// QEMU must not set the guest's time.
 unsafe extern "C" fn clock_set(_: i64) {}
 
-/// Registers all callbacks, once: QEMU frees a callback that is taken back while others may call it.
+/// Registers all callbacks, only once: QEMU frees a deregistered callback although other threads may still call it.
 fn register(id: sys::qemu_plugin_id_t) {
     // SAFETY: the callbacks have the right types and live as long as the program.
     unsafe {
@@ -214,7 +214,7 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
 /// What QEMU calls for a data access.
 type AccessCallback = unsafe extern "C" fn(c_uint, sys::qemu_plugin_meminfo_t, u64, *mut c_void);
 
-/// The NOP that an instruction is, if it asks something of the plugin.
+/// The request to the plugin that an instruction encodes, if it is one of its NOPs.
 ///
 /// # Safety
 /// `instruction` must be valid.
@@ -230,7 +230,7 @@ unsafe fn nop_of(instruction: *mut sys::qemu_plugin_insn) -> Option<Nop> {
     Nop::decode(&bytes)
 }
 
-/// A load, or a store, was made by a program, or by the kernel, whose idle thread's are left out: no program waits for them.
+/// A program or the kernel made a load or a store. The idle thread's are left out: no program waits for them.
 unsafe extern "C" fn accessed<const STORE: bool, const BY_KERNEL: bool>(
     vcpu: c_uint,
     info: sys::qemu_plugin_meminfo_t,
@@ -250,8 +250,8 @@ unsafe extern "C" fn accessed<const STORE: bool, const BY_KERNEL: bool>(
     }
 }
 
-/// Models an access, if it is not known to hit. Apart from [`accessed`], so that this need not save the registers that
-/// are used here: most accesses repeat the line of the one before.
+/// Models an access that is not known to hit. Not inlined into [`accessed`], which so need not save the registers used
+/// here: most accesses repeat the line of the one before.
 ///
 /// # Safety
 /// On the vCPU's thread; `info` must be valid, in a memory callback.
@@ -293,7 +293,7 @@ unsafe fn modelled<const STORE: bool>(
     }
 }
 
-/// A data access of user code was made while recording; `behind` instructions of its block follow.
+/// User code made a data access while recording; `behind` instructions of its block follow it.
 unsafe extern "C" fn recorded(
     vcpu: c_uint,
     info: sys::qemu_plugin_meminfo_t,
@@ -345,7 +345,7 @@ unsafe extern "C" fn asked(vcpu: c_uint, nop: *mut c_void) {
     unsafe { plugin().asked(vcpu, nop) }
 }
 
-/// All translated code has been dropped, because the gate moves, or because QEMU's room for it was full.
+/// QEMU has dropped all translated code, because the gate moves or because its buffer for code was full.
 unsafe extern "C" fn flushed(_: sys::qemu_plugin_id_t) {
     // SAFETY: QEMU calls this as exclusive work.
     unsafe { plugin().code_is_dropped() }

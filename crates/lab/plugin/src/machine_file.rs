@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Reads the machine to be modelled: a [`Config`] in JSON, and in its member `ipm` the [`IpmConfig`] of its IPM unit.
-//! A machine with TLBs has such a unit; without the member, that of the paper.
+//! Reads the machine to be modelled: a [`Config`] in JSON, and in its member `ipm` the [`IpmConfig`] of its IPM unit. A
+//! machine with TLBs always has a unit, by default with the paper's configuration.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::file_error::{FileError, Problem};
 
-/// A machine, and the unit that one with TLBs has.
+/// A machine, with its IPM unit if it has TLBs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineFile {
     /// The machine.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The plugin's state and what happens on each of QEMU's callbacks.
+//! The plugin's state, and its action on each of QEMU's callbacks.
 //!
-//! A vCPU's state belongs to the host thread that runs it. The one exception is the moment at which
-//! the gate moves: QEMU has stopped all vCPUs that run, and the others can neither wake nor fall asleep.
+//! A vCPU's state belongs to the host thread that runs it. The one exception is the moment when the gate moves: then
+//! QEMU has stopped all running vCPUs, and the others can neither wake nor fall asleep.
 
 #![allow(
     unsafe_code,
@@ -41,18 +41,17 @@ use crate::vcpu::{Threads, Vcpu, Words, record};
 /// Bytes of a guest's page frame.
 const PAGE_BYTES: u64 = 4096;
 
-/// End of the highest physical memory that is believed: Linux with four-level page tables maps no
-/// more.
+/// Upper limit of plausible physical addresses: Linux with four-level page tables maps no more.
 const MOST_MEMORY_BYTES: u64 = 1 << 46;
 
-/// Modelled time between two looks at a vCPU's time.
+/// Modelled time between two checks of a vCPU's time.
 const QUANTUM_NS: u64 = 50_000;
 
 /// Value of [`Header::time_mode`]: time is always modelled while the gate is open.
 const MODELLED_TIME: u64 = 1;
 
-/// Bytes from one vCPU's words to the next one's: what translated code counts in has lines of the host's caches to
-/// itself, and it is found by a shift.
+/// Bytes from one vCPU's words to the next one's. The counters of translated code share no line of the host's caches
+/// with other data, and a shift gives their address.
 const WORDS_BYTES: usize = 128;
 const _: () = assert!(size_of::<Words>() <= WORDS_BYTES);
 
@@ -62,19 +61,19 @@ pub enum StartError {
     /// A program, not a machine, is emulated.
     #[error("only whole machines can be modelled (qemu-system-…)")]
     NoMachine,
-    /// The arguments are no good.
+    /// The arguments are wrong.
     #[error(transparent)]
     Arguments(#[from] ArgumentError),
-    /// No thread can be started.
+    /// The thread for idle time cannot be started.
     #[error("no thread for idle time: {0}")]
     IdleThread(std::io::Error),
     /// A file that an argument names cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The IPM unit's configuration is no good.
+    /// The IPM unit's configuration is wrong.
     #[error(transparent)]
     Ipm(#[from] HardwareError),
-    /// QEMU cannot be told to translate anew.
+    /// QEMU cannot be made to translate again.
     #[error("the gate cannot be moved: {0}; use QEMU 10 as Debian builds it")]
     Code(#[from] Absent),
     /// QEMU's clock cannot be taken over.
@@ -114,10 +113,10 @@ pub struct Plugin {
     /// The guest's time.
     pub time: GuestTime,
     code: Code,
-    /// Set when this QEMU's translations can be made to grow.
+    /// Set if this QEMU's cache of translations can be made to grow.
     translations: Option<Translations>,
     machine: OnceLock<Machine>,
-    /// Set when it can be found where the guest's memory is.
+    /// Set if the guest's memory can be found on the host.
     memory: OnceLock<GuestMemory>,
     vcpus: Box<[Cell]>,
     threads: Box<[Threads]>,
@@ -126,13 +125,13 @@ pub struct Plugin {
     user: sys::qemu_plugin_u64,
     /// The IPM unit, and how its TLBs number pages.
     unit: Option<(Mutex<Unit>, Numbering)>,
-    /// Set when accesses are recorded, not modelled.
+    /// Set if accesses are recorded, not modelled.
     recording: Option<Recording>,
     /// The guest's time when the recording began.
     recording_since: AtomicI64,
-    /// Whether the gate is open, or asked to be.
+    /// Whether the gate is open, or will be after the next flush.
     gate: AtomicBool,
-    /// Set from when the gate is asked to move until it has moved.
+    /// Set from a request to move the gate until it has moved.
     gate_moves: AtomicBool,
     quanta: AtomicU64,
 }
@@ -199,17 +198,17 @@ impl Plugin {
         self.arguments.kernel
     }
 
-    /// Where translated code counts units, kernel instructions and, while recording, user ones.
+    /// The words in which translated code counts units, kernel instructions and, while recording, user instructions.
     pub fn words(&self) -> [sys::qemu_plugin_u64; 3] {
         [self.units, self.kernel, self.user]
     }
 
-    /// Units after which a vCPU looks at the time.
+    /// Units after which a vCPU checks its time.
     pub fn quantum_units(&self) -> u64 {
         (QUANTUM_NS * 1000 / self.config.picoseconds_per_instruction).max(1)
     }
 
-    /// The state of a vCPU, once the gate has been open.
+    /// The state of a vCPU; None before the gate is first opened.
     ///
     /// # Safety
     /// On this vCPU's thread, and with no other reference to it.
@@ -228,8 +227,8 @@ impl Plugin {
         }
     }
 
-    /// Folds up what translated code has counted. Returns the vCPU's time in picoseconds, and the
-    /// words as they are then.
+    /// Folds the units that translated code has counted into the vCPU's state. Returns its time in
+    /// picoseconds, and the words after that.
     fn fold(&self, state: &mut Vcpu) -> (u64, Words) {
         let words = self.read_words(state.number);
         // SAFETY: as in `read_words`, and only this thread counts there.
@@ -254,7 +253,7 @@ impl Plugin {
         }
     }
 
-    /// Makes a vCPU's word of units larger by what a wait lasts.
+    /// Adds the units of a wait to a vCPU's word of units.
     #[inline]
     fn raise_units(&self, vcpu: usize, words: Option<NonNull<Words>>, units: u64) {
         if units > 0 {
@@ -268,7 +267,7 @@ impl Plugin {
         }
     }
 
-    /// Whether an access is known by its virtual address to hit, and is counted (see [`Vcpu::hits`]).
+    /// Whether an access is known by its virtual address to hit; if so, counts it (see [`Vcpu::hits`]).
     #[inline]
     pub fn hits(&self, state: &mut Vcpu, address: u64, bytes: u64, store: bool) -> bool {
         let Some(words) = state.words else {
@@ -279,7 +278,7 @@ impl Plugin {
         state.hits(address, bytes, store, kernel)
     }
 
-    /// Makes an access and does what follows from it.
+    /// Makes an access, adds its wait to the units, and takes a sample if one is due.
     #[inline]
     pub fn access(
         &self,
@@ -305,8 +304,8 @@ impl Plugin {
         }
     }
 
-    /// The part of an access of `bytes` bytes that lies in the next line. Nothing when that is on
-    /// another page, whose place is not known.
+    /// The part of an access of `bytes` bytes that lies in the next line. None if that line is on
+    /// another page, whose physical address is unknown.
     #[inline]
     pub fn second_line(&self, first: Access, bytes: u64) -> Option<Access> {
         let line_bytes = 1 << self.line_shift;
@@ -323,7 +322,7 @@ impl Plugin {
         })
     }
 
-    /// A vCPU's quantum is over: tell its time, and wait for the others.
+    /// A vCPU's quantum is over: publishes its time and waits for the others.
     ///
     /// # Safety
     /// On this vCPU's thread.
@@ -439,7 +438,7 @@ impl Plugin {
         }
     }
 
-    /// Builds the machine, when the gate is to be opened for the first time, and checks the clock.
+    /// Checks the clock and, before the gate's first opening, builds the machine.
     fn may_open(&self) -> Result<(), GateError> {
         if !self.shared.module_ready() {
             return Err(GateError::NoModule);
@@ -462,7 +461,7 @@ impl Plugin {
                 .collect::<Result<_, _>>()?;
             let memory = Memory::new(spans).map_err(GateError::Memory)?;
             let machine = Machine::new(self.config.clone(), memory)?;
-            // Another vCPU may have been faster, with the same machine.
+            // Another vCPU may have built the same machine meanwhile.
             if let Ok(memory) = GuestMemory::find(machine.memory().end()) {
                 let _ = self.memory.set(memory);
             }
@@ -475,7 +474,7 @@ impl Plugin {
         Ok(())
     }
 
-    /// Opens or closes the gate, if it is not so already: from the next flush on.
+    /// Opens or closes the gate, with effect from the next flush, which it requests.
     ///
     /// # Safety
     /// On this vCPU's thread, while it runs code.
@@ -487,7 +486,7 @@ impl Plugin {
         }
     }
 
-    /// All translated code has been dropped: if the gate moves, it is now as it was asked to be.
+    /// All translated code has been dropped: a requested move of the gate takes effect.
     ///
     /// # Safety
     /// In a callback for flushes.
@@ -499,7 +498,7 @@ impl Plugin {
         }
     }
 
-    /// The model begins, or ends.
+    /// Starts or ends the model.
     ///
     /// # Safety
     /// While no vCPU runs, falls asleep or wakes.
@@ -514,8 +513,7 @@ impl Plugin {
                 state.core.forget_addresses();
                 if number < running_vcpus() {
                     let (_, words) = self.fold(state);
-                    // QEMU moves its words only when it starts further vCPUs, and all that the machine has run by
-                    // now.
+                    // QEMU moves these words only when it starts further vCPUs, and all of the machine's run by now.
                     state.words =
                         NonNull::new(recorded::address_of(self.units, number).cast_mut().cast());
                     state.switch(words, self.shared.running(number), &self.threads[number]);
@@ -560,14 +558,14 @@ impl Plugin {
     }
 }
 
-/// A word of a vCPU that runs, on its own thread or while none runs.
+/// A word of a started vCPU. To be called on its own thread or while no vCPU runs.
 #[inline]
 fn read_word(word: sys::qemu_plugin_u64, vcpu: usize) -> u64 {
     // SAFETY: the vCPU runs, so its words exist.
     unsafe { sys::qemu_plugin_u64_get(word, vcpu as c_uint) }
 }
 
-/// vCPUs that QEMU has started so far; only they have words.
+/// Number of vCPUs that QEMU has started so far; only these have words.
 fn running_vcpus() -> usize {
     // SAFETY: may be called at any time.
     usize::try_from(unsafe { sys::qemu_plugin_num_vcpus() }).unwrap_or(0)

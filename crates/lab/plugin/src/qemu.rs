@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Functions of QEMU that are not of its plugin interface, found by name in the running program.
 //!
-//! Debian's binary exports all its symbols. They are looked up at start, not linked, so that a
-//! QEMU without one of them is told so plainly.
+//! Debian's binary exports all its symbols. The plugin looks them up at start, without linking, so
+//! that a missing one gives a plain error.
 
 #![allow(unsafe_code, reason = "calls into QEMU")]
 
@@ -111,11 +111,10 @@ impl Cpus {
     }
 }
 
-/// QEMU's translated code, which must be made anew when other instructions are to be instrumented.
+/// QEMU's translated code, which must be dropped when the instrumentation changes.
 ///
-/// The plugin interface offers `qemu_plugin_reset` for it, which drops the plugin's callbacks, too, and frees
-/// them. vCPUs that fall asleep or wake just then call freed callbacks, since QEMU stops only those that run
-/// code: QEMU 10 crashes.
+/// The plugin interface offers `qemu_plugin_reset`, but that also frees the plugin's callbacks. QEMU 10 stops only
+/// vCPUs that run code, so one that falls asleep or wakes just then calls a freed callback and crashes QEMU.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
     cpus: Cpus,
@@ -136,7 +135,7 @@ impl Code {
         }
     }
 
-    /// Has all of it dropped as soon as all vCPUs have stopped; the plugin's callback for flushes follows.
+    /// Requests that QEMU drop all code once all vCPUs have stopped; then QEMU calls the plugin's callback for flushes.
     ///
     /// # Safety
     /// On this vCPU's thread, while it runs code.
@@ -161,10 +160,10 @@ impl Code {
 
 /// QEMU's cache of guest page translations (its software TLB), which grows only when flushed.
 ///
-/// It starts with room for 256 pages and doubles at a flush that finds it well used. A guest that
-/// runs one process on each vCPU never flushes, and a chase over a few MiB then pays for a page
-/// walk in QEMU on nearly every access, several times the price of the model. So the plugin has
-/// each vCPU flush now and then. The guest cannot tell.
+/// It starts with room for 256 pages, and doubles at a flush that finds it well used. A guest with
+/// one process on each vCPU never flushes. A pointer chase over a few MiB then needs a page walk in
+/// QEMU on nearly every access, at several times the cost of the model. So the plugin flushes each
+/// vCPU's cache now and then. The guest cannot notice.
 #[derive(Clone, Copy, Debug)]
 pub struct Translations {
     cpus: Cpus,
@@ -183,7 +182,7 @@ impl Translations {
         }
     }
 
-    /// Flushes those of a vCPU.
+    /// Flushes a vCPU's translations.
     ///
     /// # Safety
     /// On this vCPU's thread.
@@ -221,7 +220,7 @@ impl Timers {
         unsafe { (self.cpu_get_clock)() }
     }
 
-    /// What QEMU itself takes the guest's time to be.
+    /// The guest's time according to QEMU.
     pub fn virtual_ns(&self) -> i64 {
         // SAFETY: may be called from any thread.
         unsafe { (self.cpus_get_virtual_clock)() }
@@ -234,14 +233,14 @@ impl Timers {
         (ns >= 0).then_some(ns)
     }
 
-    /// Has the main loop look at its timers.
+    /// Makes the main loop check its timers.
     pub fn notify_main_loop(&self) {
         // SAFETY: may be called from any thread.
         unsafe { (self.qemu_notify_event)() }
     }
 
-    /// With QEMU's big lock held, and only if the guest runs and all vCPUs are really idle, calls
-    /// `jump` with the time until the next timer and runs the timers. Says whether it did.
+    /// If the guest runs, all vCPUs are really idle and there is a timer, calls `jump` with the time until the next
+    /// timer and runs the timers, with QEMU's big lock held. Returns whether it did.
     pub fn when_all_idle(&self, jump: impl FnOnce(i64)) -> bool {
         // SAFETY: called from the plugin's own thread, which does not hold the lock yet; the functions
         // want it held.
@@ -259,17 +258,17 @@ impl Timers {
     }
 }
 
-/// Whether a vCPU is asked to leave its translated code, for exclusive work or an interrupt.
+/// QEMU's requests to vCPUs to leave their translated code, for exclusive work or an interrupt.
 ///
-/// QEMU asks by `cpu_exit`, which begins with `c6 87 disp32 01`: movb $1, disp32(%rdi). The place
-/// of that byte within a vCPU's state is read off there.
+/// QEMU requests it by `cpu_exit`, which begins with `c6 87 disp32 01`: movb $1, disp32(%rdi). This
+/// gives the offset of the request's byte in a vCPU's state.
 #[derive(Clone, Copy, Debug)]
 pub struct ExitRequests {
     cpus: Cpus,
     offset: usize,
 }
 
-/// Bytes of `cpu_exit` that are looked at.
+/// Bytes of `cpu_exit` that are read.
 const EXIT_CODE: usize = 7;
 
 fn decode_exit(code: [u8; EXIT_CODE]) -> Option<usize> {
@@ -282,7 +281,7 @@ fn decode_exit(code: [u8; EXIT_CODE]) -> Option<usize> {
 }
 
 impl ExitRequests {
-    /// Finds the byte; None when this QEMU's code is other than expected.
+    /// Finds the byte; None if this QEMU's code is not as expected.
     pub fn find() -> Option<Self> {
         let exit = symbol(c"cpu_exit").ok()?;
         // SAFETY: code of QEMU, and the function is longer than this.
@@ -293,7 +292,7 @@ impl ExitRequests {
         })
     }
 
-    /// Whether this vCPU is asked.
+    /// Whether QEMU requests it of this vCPU.
     ///
     /// # Safety
     /// On this vCPU's thread.

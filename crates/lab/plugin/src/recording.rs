@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Recording: every load and store of user code, of the threads that descend from one command, into
-//! a trace file ([`numaherd_trace`]).
+//! Records every load and store of user code, of the threads that descend from one command, into a
+//! trace file ([`numaherd_trace`]).
 //!
-//! **Who is recorded.** The module tells of threads that are made, that call exec and that end
-//! ([`crate::layout::Nop`]). Recording begins with the awaited thread's next exec, so with the first
-//! instruction of its new program, and covers all that it makes.
+//! **Threads.** The module reports when threads are created, call exec and end
+//! ([`crate::layout::Nop`]). Recording begins with the awaited thread's next exec, at the first
+//! instruction of its new program, and covers all threads that it creates.
 //!
-//! **Order.** Each thread's events are collected in a stream that travels with it from vCPU to vCPU
-//! and becomes a frame when it is full, when the thread stops running with enough of it, and at the
-//! end. So a thread's frames are in its own order, whatever vCPU ran it.
+//! **Order.** Each thread's events are collected in a stream that moves with it from vCPU to vCPU.
+//! The stream becomes a frame when it is full, when the thread stops running with enough events,
+//! and at the end. So a thread's frames are in program order, whichever vCPUs it ran on.
 //!
-//! **Gaps** are the user instructions since the thread's last event, its own included. Translated
-//! code counts a block's instructions as it enters the block; those that come after an access in its
-//! block are known at translation and taken off again. A block that a page fault cuts short is
-//! counted whole, and what is left of it once more after the fault.
+//! **Gaps** are the user instructions since the thread's last event, the event's own included.
+//! Translated code counts a block's instructions when it enters the block; those behind an access
+//! in its block are known at translation and subtracted. If a page fault interrupts a block, the
+//! block counts whole, and its rest counts again after the fault.
 //!
-//! **Sleep and Wake.** When a recorded thread wakes another, a Wake goes into the waker's stream at
-//! that place, and the woken thread's stream gets one Sleep for each such wake when it runs next: it
-//! has executed nothing in between. So there are as many sleeps as wakes, a replay in that order can
-//! always go on, and no wait is left out that another recorded thread ended. A wait that something
-//! else ended (a timer, a device, an unrecorded process) leaves no event. A thread that is made waits
-//! for its maker in the same way.
+//! **Sleep and Wake.** When a recorded thread wakes another, its stream gets a Wake at that place.
+//! The woken thread's stream gets one Sleep for each such wake when it runs next: it has executed
+//! nothing in between. So there are as many sleeps as wakes, a replay in that order never
+//! deadlocks, and every wait that a recorded thread ended is included. A wait that something else
+//! ended (a timer, a device, an unrecorded process) leaves no event. A new thread waits for its
+//! creator in the same way.
 //!
 //! Locks: `threads` before `file`, neither while events are encoded.
 
@@ -37,22 +37,22 @@ use serde_json::{Map, Value};
 use crate::file_error::{FileError, Problem};
 use crate::sync::lock;
 
-/// Events from which on a thread that stops running leaves a frame: fewer compress badly, and more
-/// would be long unwritten.
+/// Least number of events for which a thread that stops running writes a frame: fewer compress
+/// badly, more stay unwritten for long.
 const WORTH_A_FRAME: usize = FRAME_EVENTS / 8;
 
-/// Room kept in a frame for one event and the fillers before it: 2^32 instructions each.
+/// Room kept in a frame for one event and the fillers before it, which stand for 2^32 instructions each.
 const FILLERS: usize = 16;
 
 /// Bytes of a guest's page.
 const PAGE_BYTES: u64 = 4096;
 
-/// A thread as the module tells of it.
+/// A thread as the module reports it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Running {
-    /// Its number.
+    /// Its thread id in the guest.
     pub tid: u32,
-    /// Its process.
+    /// Its process id in the guest.
     pub tgid: u32,
     /// Its name, NUL-padded.
     pub name: [u8; 16],
@@ -70,7 +70,7 @@ impl Running {
     }
 }
 
-/// Events of one thread that are in no frame yet.
+/// A thread's events that are in no frame yet.
 #[derive(Debug, Default)]
 struct Stream {
     events: Vec<Event>,
@@ -81,18 +81,18 @@ struct Stream {
 /// A thread that is recorded.
 #[derive(Debug)]
 struct Thread {
-    /// In the trace.
+    /// Its number in the trace.
     number: u32,
     info: ThreadInfo,
-    /// Wakes by recorded threads since it last began to run.
+    /// Number of wakes by recorded threads since it last began to run.
     wakes: u32,
-    /// Kept here while no vCPU runs it.
+    /// Its stream while no vCPU runs it.
     stream: Stream,
 }
 
 #[derive(Debug, Default)]
 struct Threads {
-    /// Those whose next exec begins the recording.
+    /// Threads whose next exec begins the recording.
     awaited: HashSet<u32>,
     recorded: HashMap<u32, Thread>,
 }
@@ -101,7 +101,7 @@ struct Threads {
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
-    /// None once it is finished, or cannot be written on.
+    /// None once the trace is finished or a write has failed.
     file: Mutex<Option<Writer<File>>>,
     threads: Mutex<Threads>,
 }
@@ -111,14 +111,14 @@ pub struct Recording {
 struct Current {
     tid: u32,
     number: u32,
-    /// It ends: nothing is gained by keeping its buffer.
+    /// It ends: its events are written even if they are few, and its buffer is freed.
     ends: bool,
 }
 
-/// A vCPU's part: the stream of the thread that it runs. Belongs to the vCPU's host thread.
+/// A vCPU's part of the recording: the stream of the thread that it runs. Belongs to the vCPU's host thread.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Where translated code counts the vCPU's user instructions, by whole blocks.
+    /// The word in which translated code counts the vCPU's user instructions, in whole blocks.
     word: *const u64,
     current: Option<Current>,
     events: Vec<Event>,
@@ -128,7 +128,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One that records nobody yet.
+    /// A recorder without a thread.
     ///
     /// # Safety
     /// `word` must be valid as long as this is; translated code of the vCPU alone may write it.
@@ -148,15 +148,15 @@ impl Recorder {
         self.current.is_some()
     }
 
-    /// User instructions that the vCPU has executed, all of the running block among them.
+    /// User instructions that the vCPU has executed, including all of the current block.
     #[inline]
     pub fn instructions(&self) -> u64 {
         // SAFETY: `new` was promised a valid word, and this is the thread that runs the vCPU, or none does.
         unsafe { self.word.read_volatile() }
     }
 
-    /// Notes an event that happened when the vCPU had executed so many user instructions, which only
-    /// grow. Says whether the stream is full and must be written.
+    /// Notes an event at this count of the vCPU's user instructions, which never decreases. Returns
+    /// whether the stream is full and must be written.
     #[inline]
     pub fn push(&mut self, instructions: u64, event: Event) -> bool {
         let gap = instructions.wrapping_sub(self.last);
@@ -183,10 +183,10 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Creates the file. `about` names one with a JSON object of what is to be known of the recording.
+    /// Creates the file. `about` names a file with the recording's description, a JSON object.
     ///
     /// # Errors
-    /// When one cannot be written, or the other not be read.
+    /// When the trace cannot be written, or the description cannot be read.
     pub fn create(path: &Path, about: Option<&Path>) -> Result<Self, FileError> {
         let about = match about {
             None => Map::new(),
@@ -201,7 +201,7 @@ impl Recording {
         })
     }
 
-    /// Whether it is finished, or cannot be written on.
+    /// Whether the trace is finished or a write has failed.
     pub fn is_over(&self) -> bool {
         self.file().is_none()
     }
@@ -214,7 +214,7 @@ impl Recording {
         lock(&self.threads)
     }
 
-    /// Lets a thread's next exec begin the recording.
+    /// Makes a thread's next exec begin the recording.
     pub fn await_exec(&self, tid: u32) {
         self.threads().awaited.insert(tid);
     }
@@ -253,7 +253,7 @@ impl Recording {
         eprintln!("{FAILED}{}: {error}", self.path.display());
     }
 
-    /// Another thread runs on a vCPU.
+    /// Notes that a vCPU runs another thread from here on.
     pub fn switch(&self, recorder: &mut Recorder, to: Running, time_ns: u64) {
         let instructions = recorder.instructions();
         if let Some(current) = &recorder.current
@@ -276,7 +276,7 @@ impl Recording {
         }
     }
 
-    /// A vCPU begins to run a recorded thread.
+    /// Attaches a recorded thread to the vCPU that begins to run it.
     fn begin(&self, recorder: &mut Recorder, thread: &mut Thread, running: &Running) {
         let instructions = recorder.instructions();
         self.rename(thread, running);
@@ -287,7 +287,7 @@ impl Recording {
             ends: false,
         });
         for _ in 0..std::mem::take(&mut thread.wakes) {
-            // Fuller than full at most by as many wakes as one wait can get.
+            // This can exceed a full stream only by the number of wakes that end one wait.
             recorder.push(instructions, Event::sleep(0));
         }
     }
@@ -314,7 +314,7 @@ impl Recording {
         Some(number)
     }
 
-    /// The thread that a vCPU runs made another.
+    /// Notes that the thread that a vCPU runs created another.
     pub fn fork(&self, recorder: &mut Recorder, child: Running, time_ns: u64) {
         if !recorder.is_on() {
             return;
@@ -328,14 +328,14 @@ impl Recording {
         }
     }
 
-    /// Writes what is left of an ended thread whose number another gets.
+    /// Writes the remaining events of an ended thread whose thread id is reused.
     fn bury(&self, threads: &mut Threads, encoder: &mut Encoder, tid: u32, time_ns: u64) {
         if let Some(dead) = threads.recorded.remove(&tid) {
             self.append(encoder, dead.number, time_ns, &dead.stream.events);
         }
     }
 
-    /// The thread that a vCPU runs, called `before` until now, has called exec.
+    /// Notes that the thread that a vCPU runs, with the id `before` until now, has called exec.
     pub fn exec(&self, recorder: &mut Recorder, before: u32, now: Running, time_ns: u64) {
         let mut threads = self.threads();
         if before != now.tid
@@ -358,7 +358,7 @@ impl Recording {
         }
     }
 
-    /// The thread that a vCPU runs ends.
+    /// Notes that the thread that a vCPU runs ends.
     pub fn exit(&self, recorder: &mut Recorder, running: &Running) {
         if let Some(current) = &mut recorder.current {
             current.ends = true;
@@ -368,7 +368,7 @@ impl Recording {
         }
     }
 
-    /// The thread that a vCPU runs wakes another.
+    /// Notes that the thread that a vCPU runs wakes another.
     pub fn wake(&self, recorder: &mut Recorder, woken: u32, time_ns: u64) {
         if !recorder.is_on() {
             return;
@@ -389,7 +389,7 @@ impl Recording {
         }
     }
 
-    /// Ends the recording, after every vCPU's part has been taken back by [`Recording::switch`].
+    /// Ends the recording. [`Recording::switch`] must have detached every vCPU's thread before.
     pub fn finish(&self, time_ns: u64) {
         let mut encoder = Encoder::new();
         for (_, thread) in std::mem::take(&mut self.threads().recorded) {
@@ -406,7 +406,7 @@ impl Recording {
     }
 }
 
-/// How a message about a trace that could not be written begins; the launcher looks for it.
+/// Beginning of the message that the trace could not be written; the launcher looks for it.
 const FAILED: &str = "numaherd-lab-plugin: trace ";
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, Problem> {

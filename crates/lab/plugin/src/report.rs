@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the plugin says at the end: counters of each vCPU and of each thread, drawn from the shared memory and the
-//! thread tables.
+//! The plugin's final report: counters of each vCPU and of each thread, from the shared memory and the thread tables.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +11,7 @@ use crate::shared::Shared;
 use crate::sync::lock;
 use crate::vcpu::{Threads, Work};
 
-/// The report: all counters as they are in the shared memory now, the threads' work, and whatever `rest` adds.
+/// The report: the counters in the shared memory, the threads' work, and the members of `rest`.
 pub fn report(shared: &Shared, threads: &[Threads], rest: Map<String, Value>) -> Value {
     let layout = shared.layout();
     let vcpus: Vec<Value> = (0..layout.vcpus as usize)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Keeps the vCPUs' times together, and says what time it is for the whole guest.
+//! Keeps the vCPUs' times together and determines the guest's time.
 //!
-//! Each vCPU that runs has its own time. The guest's time is the least of them, so that nothing
-//! that was promised for a time happens before every vCPU has come that far. A vCPU that is ahead
-//! by more than the skew sleeps until the others have caught up to a quarter of it, so that each time
-//! it is woken it has much to do: a loop that only computes takes the host less time to come so far than a sleep. An idle vCPU has no time; it takes up the guest's when it
-//! wakes. When all are idle, time stands still until [`Schedule::jump`].
+//! Each running vCPU has its own time. The guest's time is the least of them, so no timer runs before every vCPU has
+//! come to its time. A vCPU that is ahead by more than the skew sleeps until the others have caught up to within a
+//! quarter of it. So it has much to do when it wakes: a loop that only computes covers a short distance in less host
+//! time than a sleep takes. An idle vCPU has no time; it continues at the guest's when it wakes. While all are idle,
+//! time stands still until [`Schedule::jump`].
 //!
 //! A vCPU must not sleep here for ever: QEMU's exclusive work (flushing translations, some atomic
 //! instructions) waits until every vCPU leaves its translated code, and the vCPU that asked for it
-//! may be the one that is last. So a sleeper asks now and then whether it is wanted, and goes on
-//! after some time in any case.
+//! may be the slowest one. So a sleeper regularly checks whether QEMU wants it, and continues after
+//! some time in any case.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 
-/// Host time after which a sleeper first asks whether it is wanted elsewhere. It asks again after twice the time each, up to
-/// the most: where the host is busy with other things, sleeps are long, and questions cost more than they help.
+/// Host time after which a sleeper first checks whether QEMU wants it. Each further interval is twice the one before,
+/// up to `MOST_LOOK`: on a busy host, sleeps are long, and checks cost more than they help.
 const LOOK: Duration = Duration::from_millis(1);
-/// See `LOOK`.
+/// The longest interval between checks.
 const MOST_LOOK: Duration = Duration::from_millis(8);
 
-/// No time that is waited for.
+/// Value of `awaits_ns` of a vCPU that does not sleep.
 const NOTHING: i64 = i64::MAX;
 
 #[repr(align(128))]
 struct Local {
     time_ns: AtomicI64,
     runs: AtomicBool,
-    /// Guest time for which it sleeps.
+    /// Guest time until which it sleeps.
     awaits_ns: AtomicI64,
     asleep: Mutex<()>,
     wake: Condvar,
@@ -43,15 +43,15 @@ pub struct Schedule {
     skew_ns: i64,
     longest_sleep: Duration,
     vcpus: Box<[Local]>,
-    /// Sleeps, and those that ended because of their length.
+    /// Number of sleeps.
     pub sleeps: AtomicU64,
-    /// See `sleeps`.
+    /// Number of sleeps that ended because they became too long.
     pub overslept: AtomicU64,
 }
 
 impl Schedule {
-    /// For this many vCPUs, all of them running, at time 0. A vCPU that is ahead goes on after
-    /// `longest_sleep` of host time regardless.
+    /// For this many vCPUs, all of them running, at time 0. A vCPU that is ahead sleeps at most
+    /// `longest_sleep` of host time.
     pub fn new(vcpus: usize, skew_ns: i64, longest_sleep: Duration) -> Self {
         let local = || Local {
             time_ns: AtomicI64::new(0),
@@ -75,7 +75,7 @@ impl Schedule {
         self.global_ns.load(SeqCst)
     }
 
-    /// Begins at this time, if that is later than now, for every vCPU.
+    /// Advances the guest's time and every vCPU's to this time, unless they are later.
     pub fn begin(&self, time_ns: i64) {
         self.global_ns.fetch_max(time_ns, SeqCst);
         for vcpu in &self.vcpus {
@@ -83,7 +83,7 @@ impl Schedule {
         }
     }
 
-    /// Wakes everyone, for when time is no longer kept.
+    /// Wakes all sleepers, because time is not modelled any more.
     pub fn end(&self) {
         for vcpu in &self.vcpus {
             wake(vcpu);
@@ -95,24 +95,24 @@ impl Schedule {
         self.vcpus.iter().all(|vcpu| !vcpu.runs.load(SeqCst))
     }
 
-    /// A vCPU has come to this time. Returns whether the guest's time has moved.
+    /// Notes that a vCPU has come to this time. Returns whether the guest's time has moved.
     pub fn reached(&self, vcpu: usize, time_ns: i64) -> bool {
         let local = &self.vcpus[vcpu];
         local.time_ns.fetch_max(time_ns, SeqCst);
-        // Its waking may have been missed while QEMU changed callbacks.
+        // Its wake-up may have been missed while QEMU changed callbacks.
         if !local.runs.load(Relaxed) {
             local.runs.store(true, SeqCst);
         }
         self.advance()
     }
 
-    /// A vCPU has become idle. Returns whether the guest's time has moved.
+    /// Notes that a vCPU has become idle. Returns whether the guest's time has moved.
     pub fn idles(&self, vcpu: usize) -> bool {
         self.vcpus[vcpu].runs.store(false, SeqCst);
         self.advance()
     }
 
-    /// A vCPU has woken. Returns the time it takes up.
+    /// Notes that a vCPU has woken. Returns the time at which it continues.
     pub fn wakes(&self, vcpu: usize) -> i64 {
         let local = &self.vcpus[vcpu];
         let now = self.now_ns();
@@ -121,12 +121,12 @@ impl Schedule {
         time
     }
 
-    /// Lets time jump while every vCPU is idle.
+    /// Advances time by `ns` while every vCPU is idle.
     pub fn jump(&self, ns: i64) {
         self.global_ns.fetch_add(ns, SeqCst);
     }
 
-    /// Sleeps while the vCPU is too far ahead. `go_on` ends it early.
+    /// Sleeps while the vCPU is too far ahead. `go_on` ends the sleep early.
     pub fn sleep_if_ahead(&self, vcpu: usize, go_on: impl Fn() -> bool) {
         let local = &self.vcpus[vcpu];
         let time = local.time_ns.load(Relaxed);
@@ -151,7 +151,7 @@ impl Schedule {
         local.awaits_ns.store(NOTHING, SeqCst);
     }
 
-    /// Moves the guest's time to the least of those that run.
+    /// Moves the guest's time to the least time of the running vCPUs.
     fn advance(&self) -> bool {
         let running = self.vcpus.iter().filter(|vcpu| vcpu.runs.load(SeqCst));
         let Some(least) = running.map(|vcpu| vcpu.time_ns.load(SeqCst)).min() else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The shared memory of `layout.rs`, mapped, behind atomic words.
 //!
-//! The guest may write any of it at any time, so everything goes through atomics of the width
-//! that the layout gives a field, and nothing that is read decides where the plugin reads or
-//! writes: offsets and counts are the plugin's own.
+//! The guest may write any of it at any time. So all accesses are atomic, with the width that the
+//! layout gives a field, and no value read from it determines where the plugin reads or writes:
+//! offsets and counts are the plugin's own.
 
 #![allow(unsafe_code, reason = "memory shared with the guest")]
 
@@ -35,7 +35,7 @@ impl Shared {
     /// Maps the file, clears it and writes the header.
     ///
     /// # Errors
-    /// When it cannot be mapped or is too small.
+    /// When the file cannot be mapped or is too small.
     pub fn map(path: &Path, header: Header) -> Result<Self, FileError> {
         Self::map_file(path, header).map_err(FileError::of("shared memory", path))
     }
@@ -144,12 +144,12 @@ impl Shared {
         self.u64_at(self.block(vcpu) + self.layout.node_fetches_offset + node as u64 * 8)
     }
 
-    /// Thread and process that the module says run on a vCPU.
+    /// Thread and process that run on a vCPU, according to the module.
     pub fn running(&self, vcpu: usize) -> (u32, u32) {
         self.pair(vcpu, offset_of!(Vcpu, tid), offset_of!(Vcpu, tgid))
     }
 
-    /// Name of the thread that the module says runs on a vCPU, NUL-padded.
+    /// Name of the thread that runs on a vCPU, according to the module, NUL-padded.
     pub fn running_name(&self, vcpu: usize) -> [u8; 16] {
         let word = |offset: usize| self.vcpu_word(vcpu, offset).load(Relaxed).to_le_bytes();
         let mut name = [0; 16];
@@ -172,13 +172,13 @@ impl Shared {
         (word(first), word(second))
     }
 
-    /// Bytes that a reader of the outbox has room for.
+    /// Room of the outbox's reader, in bytes.
     pub fn outbox_room(&self) -> usize {
         let room = self.header(offset_of!(Header, outbox_room));
         room.load(Relaxed).min(self.layout.outbox_bytes) as usize
     }
 
-    /// Puts whole words into the outbox, or says that the next record has no room.
+    /// Puts records, which are whole words, into the outbox; None says that the reader has no room for the next record.
     pub fn fill_outbox(&self, bytes: Option<&[u8]>) {
         for (at, word) in (0..)
             .step_by(8)
@@ -203,7 +203,7 @@ impl Shared {
             .fetch_add(1, Release);
     }
 
-    /// Counts a fetch of this latency towards the vCPU's next sample; says whether it is one.
+    /// Counts a fetch of this latency towards the vCPU's next sample; returns whether it is the sample.
     pub fn is_sample(&self, vcpu: usize, latency_ns: u64) -> bool {
         let word = |offset| self.vcpu_word(vcpu, offset).load(Relaxed);
         let period = word(offset_of!(Vcpu, sample_period));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Locking where a panic elsewhere is no concern: the profile `lab` aborts on one.
+//! Locking without regard to poisoning: with the profile `lab`, a panic aborts.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! One vCPU: its core of the model, its instruction count, and what its threads did.
+//! One vCPU: its core of the model, its instruction count, and the work of its threads.
 //!
 //! Belongs to the vCPU's own host thread.
 //!
-//! Instructions are counted by translated code, inline, in *units* of one instruction, in a word
-//! that also drives the look at the clock: when it reaches the quantum, the plugin is called. A
-//! wait for memory is added to the same word, as the units it lasts. The instructions executed are
-//! then what the word shows less the units of waiting, plus what was folded up before.
+//! Translated code counts instructions inline, in a word of *units* of one instruction. The word
+//! also triggers checks of the clock: when it reaches the quantum, QEMU calls the plugin. The
+//! plugin adds a wait for memory to the same word, as the number of units that it lasts. So the
+//! executed instructions are the word less the units of waiting, plus those folded before.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -22,7 +22,7 @@ use crate::recording::Recorder;
 use crate::shared::Shared;
 use crate::sync::lock;
 
-/// What a thread did, as far as the model saw it: the figures of [`Work::NAMES`].
+/// The work of a thread while the gate was open: the figures of [`Work::NAMES`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Work(pub [u64; 6]);
 
@@ -38,7 +38,7 @@ impl Work {
         "dram_remote",
     ];
 
-    /// Adds what was done from `before` to `after`.
+    /// Adds the work from `before` to `after`.
     pub fn add(&mut self, before: Self, after: Self) {
         for (sum, (before, after)) in self.0.iter_mut().zip(before.0.into_iter().zip(after.0)) {
             *sum = sum.wrapping_add(after.wrapping_sub(before));
@@ -55,34 +55,34 @@ pub type Threads = Mutex<HashMap<(u32, u32), Work>>;
 pub struct Words {
     /// Units since the last fold.
     pub units: u64,
-    /// Kernel instructions, ever.
+    /// Kernel instructions since the start.
     pub kernel: u64,
-    /// User instructions, ever; counted while recording alone.
+    /// User instructions since the start; counted only while recording.
     pub user: u64,
 }
 
-/// When QEMU's cache of a vCPU's translations is to be flushed, so that it grows ([`crate::qemu::Translations`]).
+/// When to flush QEMU's cache of a vCPU's page translations, so that it grows ([`crate::qemu::Translations`]).
 ///
-/// Each flush may double it, and has QEMU translate again what the program uses. So a program's first flushes come soon
-/// after each other, and later ones at twice the distance each.
+/// Each flush may double it, but QEMU must then translate the program's pages again. So a program's first flushes come
+/// soon after each other; then each interval is twice the one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flushes {
     process: u32,
-    /// Quanta of this process, and how many there will be at the next flush.
+    /// Quanta of this process so far, and their number at the next flush.
     quanta: u64,
     next: u64,
 }
 
 impl Flushes {
-    /// Quanta between the first flushes: 3.2 ms of modelled time, in which a program that misses all the time uses
-    /// several times as many pages as the cache has room for at first.
+    /// Quanta between the first flushes: 3.2 ms of modelled time. In that time, a program that misses constantly uses
+    /// several times as many pages as the cache holds at first.
     const SOON: u64 = 64;
-    /// Number of these, which take the cache from 256 pages to 16,384 (64 MiB).
+    /// Number of first flushes: they take the cache from 256 pages to 16,384 (64 MiB).
     const EARLY: u64 = 6;
     /// Most quanta between two flushes: 0.8 s of modelled time.
     const MOST: u64 = 1 << 14;
 
-    /// A quantum of this process is over: says whether to flush now.
+    /// Counts a finished quantum of this process; returns whether to flush now.
     pub fn is_due(&mut self, process: u32) -> bool {
         if process != self.process {
             *self = Self {
@@ -111,23 +111,23 @@ pub struct Vcpu {
     pub core: Core,
     ps_per_instruction: u64,
     core_mhz: u64,
-    /// Instructions folded up.
+    /// Instructions folded so far.
     instructions: u64,
-    /// Units of waiting in the word now.
+    /// Units of waiting that the word contains now.
     waiting: u64,
-    /// Waiting not yet worth a unit, in picoseconds.
+    /// Remainder of waits below one unit, in picoseconds.
     rest_ps: u64,
     /// Line of the last access by virtual address, and whether it was written.
     last_line: u64,
     last_written: bool,
     line_shift: u32,
-    /// Where translated code counts, once that is known.
+    /// The words in which translated code counts, once their address is known.
     pub words: Option<NonNull<Words>>,
-    /// Where it found its pages last, for what is fetched early.
+    /// Where it last found its pages, for prefetches.
     pub pages: Pages,
-    /// Kernel instructions when addresses were last forgotten.
+    /// Count of kernel instructions when the core last forgot addresses.
     kernel: u64,
-    /// Accesses to the same line as the one before, loads and stores.
+    /// Accesses to the same line as the one before: loads, stores.
     repeated: [u64; 2],
     unmodelled: u64,
     thread: (u32, u32),
@@ -136,7 +136,7 @@ pub struct Vcpu {
     pub flushes: Flushes,
     /// Address space of the running thread, once it has made an access.
     pub space: Option<u32>,
-    /// Where it found its pages last; nothing in a machine without TLBs.
+    /// Where it last found its pages; empty on a machine without TLBs.
     pub frames: Frames,
     /// Its part of the recording, if there is one.
     pub recorder: Option<Recorder>,
@@ -145,7 +145,7 @@ pub struct Vcpu {
 const NO_LINE: u64 = u64::MAX;
 
 impl Vcpu {
-    /// vCPU `number` with a fresh core. `words` are as they are now.
+    /// vCPU `number` with a new core.
     pub fn new(machine: &Machine, number: usize) -> Self {
         let config = machine.config();
         let mut core = Core::new(machine, number);
@@ -175,13 +175,13 @@ impl Vcpu {
         }
     }
 
-    /// Instructions executed, when the word shows so many units.
+    /// Instructions executed, from the units that the word shows.
     fn instructions(&self, units: u64) -> u64 {
         self.instructions + units - self.waiting
     }
 
-    /// Takes up the units that the word shows; it must then be set to 0. Returns the core's time
-    /// in picoseconds.
+    /// Folds the units that the word shows; the caller must then set it to 0. Returns the core's
+    /// time in picoseconds.
     pub fn fold(&mut self, units: u64) -> u64 {
         self.instructions += units - self.waiting;
         self.waiting = 0;
@@ -199,12 +199,11 @@ impl Vcpu {
         self.thread.0 == 0
     }
 
-    /// Whether this access needs no look at the model: it goes to the line of the access just
-    /// before, which the first-level cache therefore holds.
+    /// Whether this access can skip the model: it goes to the line of the access just before, which
+    /// the first-level cache therefore holds.
     ///
-    /// The line is known by its virtual address. Should the page have been moved between the two
-    /// accesses, one of them is taken for a hit on the old place. So is one whose line an SMT sibling has
-    /// driven out, or been told to drop, in between.
+    /// The line is known by its virtual address. If the page was moved between the two accesses, the second counts as a
+    /// hit on the old page. Likewise if an SMT sibling has evicted the line, or was told to drop it, in between.
     #[inline]
     pub fn repeats(&mut self, address: u64, store: bool) -> bool {
         let line = address >> self.line_shift;
@@ -217,9 +216,9 @@ impl Vcpu {
         false
     }
 
-    /// Whether the model knows this access for a hit by its virtual address, and has counted it.
+    /// Whether the model recognises this access as a hit by its virtual address; if so, counts it.
     ///
-    /// Such knowledge ends where the kernel has run: only the kernel changes what addresses mean.
+    /// The core forgets addresses whenever the kernel has run: only the kernel changes mappings.
     #[inline]
     pub fn hits(&mut self, address: u64, bytes: u64, store: bool, kernel: u64) -> bool {
         if kernel != self.kernel {
@@ -236,8 +235,8 @@ impl Vcpu {
         self.last_line = NO_LINE;
     }
 
-    /// Makes an access. `units` and `value` are asked for only on a miss. Returns a line fetched,
-    /// if any, and the units by which the word must be raised.
+    /// Makes an access. Calls `units` and `value` only on a miss. Returns the fetched line, if any,
+    /// and the units to add to the word.
     #[inline]
     pub fn access(
         &mut self,
@@ -255,7 +254,7 @@ impl Vcpu {
         Some((fetch, self.wait(stalled_ps)))
     }
 
-    /// Looks up the page of an access that is about to be made. As with [`Vcpu::access`].
+    /// Translates the page of an access that is about to be made. `units` is as for [`Vcpu::access`].
     #[inline]
     pub fn translate(
         &mut self,
@@ -272,7 +271,7 @@ impl Vcpu {
         Some((translation, self.wait(translation.stalled_ps)))
     }
 
-    /// Takes note of a wait; returns the units by which the word must be raised.
+    /// Notes a wait of `ps` picoseconds; returns the units to add to the word.
     fn wait(&mut self, ps: u64) -> u64 {
         self.rest_ps += ps;
         let raise = self.rest_ps / self.ps_per_instruction;
@@ -281,7 +280,7 @@ impl Vcpu {
         raise
     }
 
-    /// What this vCPU has done so far, for the words as they are.
+    /// The work of this vCPU so far, given its words.
     fn work(&self, words: Words) -> Work {
         let instructions = self.instructions(words.units);
         let counts = self.core.counts();
@@ -306,7 +305,7 @@ impl Vcpu {
     }
 
     /// Brings the counters in the shared memory up to date. To be called right after
-    /// [`Vcpu::fold`], with the units that are then 0.
+    /// [`Vcpu::fold`], with words whose units are 0.
     pub fn publish(&self, words: Words, shared: &Shared) {
         let counts = self.core.counts();
         let stalled_ps = self.core.stalled_ps();

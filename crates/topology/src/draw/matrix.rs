@@ -7,8 +7,8 @@ use numaherd_quantity::counted;
 
 use crate::topology::Topology;
 
-/// Appends the matrices of a machine of several nodes; those of more than `unfolded` nodes, or too
-/// wide for `columns`, as a line per value.
+/// Appends the matrices of a machine with several nodes. With more than `unfolded` nodes, or if a
+/// table is too wide for `columns`, they become a line per value.
 pub(super) fn draw(topology: &Topology, text: &mut String, columns: usize, unfolded: usize) {
     let nodes = topology.nodes();
     let distances: Vec<Vec<String>> = topology
@@ -76,7 +76,7 @@ fn one(
     }
 }
 
-/// How many nodes each value stands for, seen from each node, or in all where nodes differ.
+/// The number of nodes at each value, seen from each node; in all, if nodes differ.
 fn by_value(text: &mut String, rows: &[Vec<String>]) {
     let mut counts: BTreeMap<(usize, &str), Vec<usize>> = BTreeMap::new();
     for (from, row) in rows.iter().enumerate() {

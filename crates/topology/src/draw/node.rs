@@ -1,4 +1,4 @@
-//! The boxes of nodes, and how they are set side by side.
+//! The boxes of nodes, and their arrangement side by side.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use crate::id::{CoreId, CpuId};
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Cache, CacheKind, Domain, Node, Topology};
 
-/// Up to so many cores, each is drawn.
+/// Up to this number of cores, each is drawn.
 const DRAWN_CORES: usize = 16;
 
 /// A title and lines, without the frame.
@@ -18,7 +18,7 @@ pub(super) struct Box {
     lines: Vec<String>,
 }
 
-/// What nodes must have in common to share a box.
+/// The properties that nodes must have in common to share a box.
 pub(super) fn build(topology: &Topology, node: &Node) -> String {
     let mut text = bytes(node.memory_bytes);
     for domain in domains(topology, node) {
@@ -55,7 +55,7 @@ pub(super) fn draw(topology: &Topology, node: &Node, alike: &[&Node], columns: u
             lines.push(format!("node {}{}:", node.id, packages(topology, node)));
         }
     }
-    // What each core has for itself is said once where it is the same in all domains.
+    // The private caches are shown once if they are the same in all domains.
     let of_domains: Vec<String> = domains(topology, node)
         .map(|domain| private(topology, domain))
         .collect();
@@ -126,7 +126,7 @@ fn shared_caches<'t>(topology: &'t Topology, domain: &Domain) -> impl Iterator<I
     caches.filter(|cache| !is_private(topology, cache))
 }
 
-/// Name and size of a cache, with its CPUs where they are not just those of the domain.
+/// Name and size of a cache, with its CPUs if they are not exactly those of the domain.
 fn with_reach(topology: &Topology, domain: &Domain, cache: &Cache) -> String {
     let is_online = |&cpu: &CpuId| topology.cpu(cpu).is_some_and(|cpu| cpu.online);
     let online: CpuSet = domain.cpus.iter().filter(is_online).collect();
@@ -239,7 +239,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Frames the boxes, all of one width, and sets as many side by side as there is room for.
+/// Frames the boxes, all of one width, and puts as many side by side as fit.
 pub(super) fn arrange(text: &mut String, boxes: &[Box], columns: usize) {
     let widths = boxes.iter().flat_map(|b| {
         b.lines

@@ -1,6 +1,6 @@
-//! hwloc's own writing of sets: `0x00000001,,0x000000ff`, words of 32 bits, highest first.
+//! hwloc's form of sets: `0x00000001,,0x000000ff`, words of 32 bits, highest first.
 //!
-//! An empty word is 0. A leading `0xf...f` stands for all higher bits being set, without end.
+//! An empty word is 0. A leading `0xf...f` means that all higher bits are set, without end.
 
 use crate::set::{Id, IdSet, LARGEST_PARSED};
 
@@ -13,7 +13,7 @@ pub(super) struct Bitmap<T> {
     pub infinite: bool,
 }
 
-/// Reads a bitmap; what is wrong with it otherwise.
+/// Parses a bitmap; the error says what is wrong with it.
 pub(super) fn parse<T: Id>(text: &str) -> Result<Bitmap<T>, &'static str> {
     let text = text.trim();
     let (infinite, words) = match text.strip_prefix("0xf...f") {

@@ -1,8 +1,8 @@
-//! From a synthetic string's levels to the parts of a machine.
+//! Builds the parts of a machine from a synthetic string's levels.
 //!
-//! Objects and CPUs are counted in the order of the self. With `n` objects on a level and `p` CPUs
-//! in all, object `k` has the CPUs `k * p / n` up to, not including, `(k + 1) * p / n`; `indexes`
-//! then says which number of the kernel's the CPU at each place has.
+//! Objects and CPUs are counted in depth-first order. With `n` objects on a level and `p` CPUs in
+//! all, object `k` has the CPUs at the places `k * p / n` up to, not including, `(k + 1) * p / n`;
+//! `indexes` then gives the kernel's number of the CPU at each place.
 
 use super::synthetic::{Attributes, Description, Indexes, Kind, Wrong, wrong};
 use super::{Memory, cpu_set, dealt};
@@ -11,7 +11,7 @@ use crate::parts::{CpuPart, LARGEST_NODES, Parts};
 use crate::set::{CpuSet, LARGEST_PARSED};
 use crate::topology::{Cache, Timing};
 
-/// Memory of a node whose string gives none: hwloc's own default.
+/// Memory of a node if the string gives none: hwloc's own default.
 const DEFAULT_MEMORY: u64 = 1 << 30;
 
 impl Description {
@@ -76,7 +76,7 @@ impl Description {
             };
             return Ok((0..self.levels[level].objects).map(memory).collect());
         }
-        // hwloc counts attached nodes as it leaves their objects: deeper ones first.
+        // hwloc numbers attached nodes in post-order: deeper ones first.
         let mut places = Vec::new();
         for (bracket, attached) in self.attached.iter().enumerate() {
             let objects = attached
@@ -127,7 +127,7 @@ impl Description {
         Ok(numbers.into_iter().zip(places).map(memory).collect())
     }
 
-    /// The kernel's number of each object of the level of that kind; none where it has no level.
+    /// The kernel's number of each object of this kind; empty if there is no such level.
     fn numbers_of(&self, kind: Kind) -> Result<Vec<u32>, Wrong> {
         let Some(at) = self.level_of(kind) else {
             return Ok(Vec::new());
@@ -136,7 +136,7 @@ impl Description {
         self.numbers(level.attributes.indexes.as_ref(), level.objects)
     }
 
-    /// CPUs in all.
+    /// Number of CPUs.
     fn cpus(&self) -> usize {
         self.levels.last().map_or(1, |level| level.objects)
     }
@@ -170,7 +170,7 @@ impl Description {
         interleaved(steps, total, *at)
     }
 
-    /// The steps that go over the objects of each type in turn.
+    /// The interleaving steps over the objects of each type in turn.
     fn steps(&self, types: &[Kind], total: usize, at: usize) -> Result<Vec<(usize, usize)>, Wrong> {
         let mut levels = Vec::new();
         for &kind in types {

@@ -15,10 +15,10 @@ use crate::set::{CpuSet, Id, IdSet, LARGEST_PARSED, NodeSet};
 use crate::topology::{Cache, CacheKind, Node, Timing};
 
 const MIB: f64 = (1 << 20) as f64;
-/// What the operating system's latency matrix is marked with: from the system, and latencies.
+/// Flags of the operating system's latency matrix: from the system, and latencies.
 const FROM_OS: u64 = 1;
 const MEANS_LATENCY: u64 = 4;
-/// No honest file nests objects deeper.
+/// No real file nests objects deeper.
 const DEEPEST: usize = 64;
 
 pub(super) fn parts(root: Tag<'_>) -> Result<Parts, ReadError> {
@@ -68,7 +68,7 @@ pub(super) fn parts(root: Tag<'_>) -> Result<Parts, ReadError> {
     })
 }
 
-/// The machine's name: its host's, where the file has it, else the file's.
+/// The machine's name: the host's, if the file gives it, else the file's.
 fn name(root: Tag<'_>) -> String {
     let host = root
         .descendants("info")
@@ -80,7 +80,7 @@ fn name(root: Tag<'_>) -> String {
     }
 }
 
-/// What the objects say, before offline CPUs and nodes are told from those that are there.
+/// The data of the objects, before offline CPUs and nodes are determined.
 #[derive(Default)]
 struct Found {
     cpus: Vec<CpuPart>,
@@ -120,7 +120,7 @@ impl Found {
     }
 }
 
-/// A set of all there could be; where it is without end, the objects alone tell what there is.
+/// A set of all possible numbers; empty if it has no end: then only objects count.
 fn if_finite<T: Id>(bitmap: Option<Bitmap<T>>) -> IdSet<T> {
     let finite = bitmap.filter(|bitmap| !bitmap.infinite);
     finite.map_or_else(IdSet::new, |bitmap| bitmap.finite)
@@ -150,7 +150,7 @@ fn cpu(object: Tag<'_>) -> Result<CpuPart, ReadError> {
     })
 }
 
-/// An object of type `L3Cache`, `L1iCache`; `None` where it is no cache.
+/// An object of type `L3Cache`, `L1iCache` or the like; `None` if it is no cache.
 fn cache(object: Tag<'_>, kind: &str) -> Result<Option<Cache>, ReadError> {
     let level = kind.strip_prefix('L').and_then(|rest| rest.chars().next());
     let level = level.and_then(|level| level.to_digit(10));
@@ -163,7 +163,7 @@ fn cache(object: Tag<'_>, kind: &str) -> Result<Option<Cache>, ReadError> {
         ("Cache", _) => CacheKind::Unified,
         _ => return Ok(None),
     };
-    // hwloc writes 0 for what it does not know, and -1 for fully associative.
+    // hwloc writes 0 for unknown values, and -1 for fully associative.
     let known = |value: &u32| *value > 0;
     let ways = match object.attribute("cache_associativity") {
         Some("-1") => Some(0),
@@ -181,7 +181,7 @@ fn cache(object: Tag<'_>, kind: &str) -> Result<Option<Cache>, ReadError> {
     }))
 }
 
-/// Fills in each CPU's computing power by the first source that has it for every online CPU.
+/// Fills in each CPU's computing power from the first source that has it for every online CPU.
 fn capacities(root: Tag<'_>, cpus: &mut [CpuPart]) -> Result<(), ReadError> {
     for source in ["LinuxCapacity", "FrequencyMaxMHz"] {
         let mut of_kind: Vec<(CpuSet, u64)> = Vec::new();
@@ -216,7 +216,7 @@ struct Matrices<'f> {
 }
 
 impl Matrices<'_> {
-    /// The SLIT, if the file has it: a row for every node, offline ones unreachable.
+    /// The SLIT, if the file has it: a row for every node; offline nodes are unreachable.
     fn distances(&self) -> Result<Vec<Vec<u32>>, ReadError> {
         for matrix in self.root.children("distances2") {
             let kind: u64 = matrix.number("kind")?.unwrap_or(0);
@@ -266,7 +266,7 @@ impl Matrices<'_> {
         let latency = self.attribute(["ReadLatency", "Latency"])?;
         let bandwidth = self.attribute(["ReadBandwidth", "Bandwidth"])?;
         let rows = latency.into_iter().map(|row| row.into_iter().collect());
-        // A node's own bandwidth is what the CPUs that reach it best see.
+        // A node's bandwidth is the highest that any node's CPUs reach.
         let best = |to: usize| {
             let column = bandwidth.iter().filter_map(|row| row[to]);
             column.reduce(f64::max).map(|mib| mib * MIB / 1e9)
@@ -278,8 +278,7 @@ impl Matrices<'_> {
         })
     }
 
-    /// A memory attribute from the CPUs of a row's node to a column's; the first of the names that the
-    /// file has values for.
+    /// A memory attribute from the CPUs of a row's node to a column's, under the first of the names that has values.
     fn attribute(&self, wanted: [&str; 2]) -> Result<Vec<Vec<Option<f64>>>, ReadError> {
         let mut rows = square(self.nodes.len(), |_, _| None);
         for name in wanted {
@@ -341,7 +340,7 @@ impl Tag<'_> {
         bitmap.map(Some)
     }
 
-    /// A set that must have an end; empty where the attribute is missing.
+    /// A set that must have an end; empty if the attribute is missing.
     fn finite<T: Id>(self, attribute: &str) -> Result<IdSet<T>, ReadError> {
         match self.bitmap(attribute)? {
             Some(bitmap) if bitmap.infinite => Err(self.wrong(format!("{attribute} has no end"))),

@@ -1,19 +1,19 @@
 //! hwloc synthetic strings: `pack:2 [numa(memory=1GB)] l3:1(size=8MiB) core:4 pu:2`.
 //!
-//! A level is written `type:count`, counted under each object of the level before; the last is
-//! `pu`. NUMA nodes are a level, or, in brackets, attached to each object of the level before (or
-//! to the machine). Without any there is one node for the whole machine. Types may be shortened to
-//! two letters and written in any case. In parentheses stand attributes, separated by blanks:
+//! A level is written `type:count`, with the count under each object of the level before; the last level is `pu`. NUMA
+//! nodes are a level or, in brackets, attached to each object of the level before (or to the machine). Without any, one
+//! node covers the whole machine. Types may be shortened to two letters and written in any case. Attributes follow in
+//! parentheses, separated by blanks:
 //!
-//! * `memory=SIZE` of a NUMA node, 1 GiB where it is left out (hwloc's own default for a level);
-//! * `size=SIZE` of a cache, unknown where it is left out (hwloc would make one up);
-//! * `indexes=...`, the numbers that the kernel gives: a list `0,2,1,3`; or an interleaving
-//!   `2*4:1*2`, where number `k` belongs to the object at `(k % 4) * 2 + (k / 4 % 2) * 1`, and so
-//!   on; or the types to interleave over, `core:pack`. The last is implied where it is left out.
+//! * `memory=SIZE` of a NUMA node, 1 GiB when left out (hwloc's own default for a level);
+//! * `size=SIZE` of a cache, unknown when left out (hwloc would invent one);
+//! * `indexes=...`, the kernel's numbers: a list `0,2,1,3`; or an interleaving `2*4:1*2`, where
+//!   number `k` belongs to the object at `(k % 4) * 2 + (k / 4 % 2) * 1`, and so on; or the types
+//!   to interleave over, `core:pack`, where the last type may be left out.
 //!
 //! `SIZE` is in bytes or has a unit: kB, MB, GB, TB are powers of 1000 and KiB, MiB, GiB, TiB of
-//! 1024, as since hwloc 2.9. What hwloc takes with a warning or silently ignores (two numbers that
-//! are equal, levels without a type, a `memory` of a core) is refused here, with its position.
+//! 1024, as since hwloc 2.9. Input that hwloc accepts with a warning or silently ignores (equal
+//! numbers, levels without a type, a `memory` of a core) is refused here, with its position.
 
 use numaherd_quantity::unit_bytes;
 
@@ -21,7 +21,7 @@ use crate::error::ReadError;
 use crate::set::LARGEST_PARSED;
 use crate::topology::{CacheKind, Topology};
 
-/// What a level's objects are.
+/// The type of a level's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Package,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Cache(u8, CacheKind),
     Core,
     Pu,
-    /// A group, die, tile or module: it shapes the tree and stands for nothing here.
+    /// A group, die, tile or module: it shapes the tree and has no other meaning here.
     Group,
 }
 
@@ -37,12 +37,12 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Indexes {
     List(Vec<u32>),
-    /// Steps and how often each is made, fastest first.
+    /// Steps with their repeat counts, fastest first.
     Steps(Vec<(usize, usize)>),
     Types(Vec<Kind>),
 }
 
-/// Attributes, with where `indexes` stands.
+/// Attributes, with the position of `indexes`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
     pub memory: Option<u64>,
@@ -54,7 +54,7 @@ pub(super) struct Attributes {
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     pub kind: Kind,
-    /// Objects on this level in all.
+    /// Number of objects on this level.
     pub objects: usize,
     pub attributes: Attributes,
 }
@@ -62,12 +62,12 @@ pub(super) struct Level {
 /// NUMA nodes attached to each object of a level.
 #[derive(Clone, Debug)]
 pub(super) struct Attached {
-    /// How many levels stand before it; 0 for the machine.
+    /// Number of levels before it; 0 for the machine.
     pub depth: usize,
     pub attributes: Attributes,
 }
 
-/// A string taken apart.
+/// A parsed string.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Description {
     pub levels: Vec<Level>,
@@ -91,7 +91,7 @@ pub(super) fn wrong<T>(at: usize, why: impl Into<String>) -> Result<T, Wrong> {
 /// Reads an hwloc synthetic string.
 ///
 /// # Errors
-/// [`ReadError::Synthetic`] names the position; [`ReadError::Invalid`] where the parts do not fit.
+/// [`ReadError::Synthetic`] names the position; [`ReadError::Invalid`] if the parts do not fit.
 pub fn synthetic(text: &str) -> Result<Topology, ReadError> {
     let told = |wrong: Wrong| ReadError::Synthetic {
         text: text.to_owned(),
@@ -231,7 +231,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A level below so many objects.
+    /// Parses a level below `above` objects.
     fn level(&mut self, above: usize) -> Result<Level, Wrong> {
         let kind = self.kind()?;
         self.expect(':', "and how many, such as core:4")?;
@@ -338,7 +338,7 @@ impl Scan<'_> {
     }
 }
 
-/// The type that a lower-case word of at least two letters begins.
+/// The type of which a lower-case word of at least two letters is a prefix.
 fn kind_of(word: &str) -> Option<Kind> {
     if let Some(rest) = word.strip_prefix('l')
         && let Some(level) = rest.chars().next().and_then(|c| c.to_digit(10))

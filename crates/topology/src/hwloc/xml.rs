@@ -1,20 +1,20 @@
 //! hwloc XML of versions 2 and 3 (`lstopo --of xml`).
 //!
 //! Version 3 keeps version 2's DTD; it moved the machine's info to the end of the file and added
-//! object ids, which makes no difference here. Version 1 nests nodes and objects differently and is
+//! object ids, neither of which matters here. Version 1 nests nodes and objects differently and is
 //! refused; `lstopo` of version 2 converts it.
 //!
-//! * Each CPU belongs to one node ([`super::dealt`]); nodes near to CPUs of another node are memory
-//!   without CPUs, as HBM and CXL memory are under Linux.
-//! * CPUs in the machine's `complete_cpuset` that have no object are offline (or were not allowed
-//!   to whoever wrote the file); nodes in its `complete_nodeset` likewise.
-//! * Of the distances, the operating system's latency matrix between nodes is the SLIT
-//!   (`NUMALatency`); other matrices are in units that nobody knows and are not used.
+//! * Each CPU belongs to one node ([`super::dealt`]); other nodes near to it are memory without
+//!   CPUs, as HBM and CXL memory are under Linux.
+//! * CPUs in the machine's `complete_cpuset` without an object are offline (or were forbidden to
+//!   the file's writer); nodes in its `complete_nodeset` likewise.
+//! * Of the distances, the operating system's latency matrix between nodes (`NUMALatency`) is the
+//!   SLIT; other matrices have unknown units and are not used.
 //! * Memory attributes: `ReadLatency` or `Latency` (ns) and `ReadBandwidth` or `Bandwidth` (MiB/s),
-//!   kept where they are complete.
-//! * CPU kinds: `LinuxCapacity`, else `FrequencyMaxMHz`, where every kind has it, gives the cores'
-//!   relative power. `forced_efficiency` is but a rank.
-//! * I/O, Misc and memory-side caches are passed over.
+//!   kept if they are complete.
+//! * CPU kinds: `LinuxCapacity`, else `FrequencyMaxMHz`, gives the cores' relative power if every
+//!   online CPU has it. `forced_efficiency` is only a rank.
+//! * I/O, Misc and memory-side caches are ignored.
 
 use std::path::Path;
 
@@ -25,19 +25,19 @@ use super::objects;
 use crate::error::ReadError;
 use crate::topology::Topology;
 
-/// Far above any honest file: that of 4096 CPUs has some 4 MiB.
+/// Limit of a file's size, far above any real file: one of 4096 CPUs has some 4 MiB.
 const LARGEST_FILE: u64 = 1 << 26;
 
 /// Reads an hwloc XML file.
 ///
 /// # Errors
-/// As [`xml`], and where the file cannot be read.
+/// As [`xml`], and if the file cannot be read.
 pub fn read_xml(path: &Path) -> Result<Topology, ReadError> {
     xml(&read::text(path, LARGEST_FILE)?, path)
 }
 
-/// Reads the text of an hwloc XML file; `path` is for messages and, where the file names no host,
-/// for the machine's name. External entities are never loaded.
+/// Parses the text of an hwloc XML file. `path` is for messages and, if the file names no host, for
+/// the machine's name. External entities are never loaded.
 ///
 /// # Errors
 /// [`ReadError::Xml`] names file and line.
@@ -78,7 +78,7 @@ fn check_version(root: Tag<'_>) -> Result<(), ReadError> {
     }
 }
 
-/// An element of a file, with what messages say of it.
+/// An element of a file, with the context for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Tag<'a> {
     pub document: &'a Document<'a>,
@@ -100,7 +100,7 @@ impl<'a> Tag<'a> {
         named.map(move |element| Self { element, ..self })
     }
 
-    /// This element and the elements below it, as far as they have that name.
+    /// The elements of that name among this one and those below it.
     pub fn descendants(self, name: &str) -> impl Iterator<Item = Self> {
         let named = self
             .element
@@ -109,7 +109,7 @@ impl<'a> Tag<'a> {
         named.map(move |element| Self { element, ..self })
     }
 
-    /// The error of an element that is wrong.
+    /// An error at this element.
     pub fn wrong(self, why: impl Into<String>) -> ReadError {
         ReadError::Xml {
             path: self.path.to_owned(),

@@ -1,4 +1,4 @@
-//! What a machine file's figures must hold to, beyond being of the right type.
+//! Checks of a machine file's figures, beyond their types.
 
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,7 @@ fn wrong(key: impl Into<String>, why: impl Into<String>) -> Checked {
     })
 }
 
-/// Refuses a key's value unless it is right; `why` says what is wrong with it.
+/// Refuses a key's value unless `is_right`; `why` says what is wrong with it.
 fn require<W: Into<String>>(is_right: bool, key: &str, why: impl FnOnce() -> W) -> Checked {
     match is_right {
         true => Ok(()),
@@ -27,10 +27,10 @@ fn require<W: Into<String>>(is_right: bool, key: &str, why: impl FnOnce() -> W) 
     }
 }
 
-/// What figures may be, whatever they count: times in ns, bandwidths in GB/s, clocks in GHz.
+/// The range of figures of any kind: times in ns, bandwidths in GB/s, clocks in GHz.
 const FIGURES: RangeInclusive<f64> = 1e-9..=1e9;
 
-/// A check that does not know whose figure it is.
+/// Adds the key to the result of a check.
 fn of(key: &str, checked: Result<(), String>) -> Checked {
     checked.or_else(|why| wrong(key, why))
 }
@@ -48,7 +48,7 @@ fn at_least_one(key: &str, value: u32) -> Checked {
     require(value > 0, key, || "0 where at least 1 is needed")
 }
 
-/// Refuses a list that has not one figure for each node.
+/// Refuses a list without exactly one figure for each node.
 fn one_for_each<T: Copy>(key: &str, figures: &PerNode<T>, nodes: u32) -> Checked {
     let given = match figures {
         PerNode::All(_) => return Ok(()),
@@ -59,7 +59,7 @@ fn one_for_each<T: Copy>(key: &str, figures: &PerNode<T>, nodes: u32) -> Checked
     })
 }
 
-/// Bandwidths of nodes.
+/// Checks the bandwidths of nodes.
 fn bandwidths(key: &str, figures: Option<&PerNode<f64>>, nodes: u32) -> Checked {
     let Some(figures) = figures else {
         return Ok(());
@@ -77,7 +77,7 @@ fn matrix(key: &str, rows: Option<&Vec<Vec<f64>>>, nodes: usize) -> Checked {
 }
 
 impl Machine {
-    /// Checks the figures; [`Machine::parse`] does so itself, a machine built in code may want it.
+    /// Checks the figures. [`Machine::parse`] does so itself; for a machine built in code, [`Machine::topology`] does.
     pub(super) fn check(&self) -> Checked {
         let has_name = !self.name.trim().is_empty();
         require(has_name, "name", || "a machine needs a name")?;

@@ -1,10 +1,10 @@
-//! From a machine file's shape to a [`Topology`].
+//! Builds a [`Topology`] from a machine file.
 //!
-//! CPUs are numbered as Linux numbers them on most x86 machines: first one CPU of every core, node
-//! after node and domain after domain; then, in the same order, each further SMT sibling. With `C`
-//! cores, core `c` has the CPUs `c`, `c + C`, `c + 2C` and so on. Where the file says that siblings are
-//! adjacent, core `c` of `T` threads has `c T`, `c T + 1` and so on. Nodes without cores take no CPU
-//! numbers. Packages are the nodes that have cores, in order, `nodes_per_package` at a time.
+//! CPUs are numbered as Linux numbers them on most x86 machines: first one CPU of every core, node after node and
+//! domain after domain; then, in the same order, each further SMT sibling. With `C` cores, core `c` has the CPUs `c`,
+//! `c + C`, `c + 2C` and so on. If the file says that siblings are adjacent, core `c` of `T` threads has `c T`,
+//! `c T + 1` and so on. Nodes without cores take no CPU numbers. Nodes with cores form packages in order,
+//! `nodes_per_package` at a time.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ impl Machine {
     /// The machine as a [`Topology`].
     ///
     /// # Errors
-    /// [`Invalid`] names the figure that cannot be; never for a machine from [`Machine::parse`].
+    /// [`Invalid`] names the impossible figure; never for a machine from [`Machine::parse`].
     pub fn topology(&self) -> Result<Topology, Invalid> {
         self.check().map_err(|wrong| Invalid::Figure {
             what: wrong.key,
@@ -62,7 +62,7 @@ impl Machine {
     fn timing(&self) -> Timing {
         let nodes = self.shape.nodes as usize;
         let memory = &self.memory;
-        // The diagonal is no link; it repeats a figure that is there, so that every entry is one.
+        // The diagonal is no link; it repeats another figure, so that every entry is a figure.
         let bandwidths = memory.node_gb_per_s.as_ref();
         let uniform = memory.link_gb_per_s.map(|link| {
             let local = |node| bandwidths.map_or(link, |gb| gb.of(node));
@@ -79,13 +79,13 @@ impl Machine {
     }
 }
 
-/// Which CPU numbers which part has. Cores are counted through the machine, node after node.
+/// The CPU numbers of each part. Cores are counted through the machine, node after node.
 struct Numbering {
     cores: u32,
     threads: u32,
     sibling_numbers: SiblingNumbers,
     cores_per_domain: u32,
-    /// The cores of each node; none of a node without.
+    /// The cores of each node; an empty range for a node without cores.
     of_nodes: Vec<Range<u32>>,
     /// The cores of each package.
     of_packages: Vec<Range<u32>>,

@@ -1,4 +1,4 @@
-//! Figures of nodes: one for all of them, or one for each.
+//! Figures of nodes: one for all, or one for each.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,12 +27,12 @@ impl<T: Copy> PerNode<T> {
         }
     }
 
-    /// The figures of so many nodes.
+    /// The figures of `nodes` nodes.
     pub fn list(&self, nodes: usize) -> Vec<T> {
         (0..nodes).map(|node| self.of(node)).collect()
     }
 
-    /// Every figure that is written down.
+    /// The figures that the file gives: one, or one for each node.
     pub(super) fn given(&self) -> &[T] {
         match self {
             Self::All(figure) => std::slice::from_ref(figure),

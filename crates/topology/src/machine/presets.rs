@@ -1,4 +1,4 @@
-//! The machines that the program carries with it: every file of `data/machines/`.
+//! The machines embedded in the program: every file of `data/machines/`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ macro_rules! embedded {
     };
 }
 
-/// Name and text of each file; a test holds this list and the directory equal.
+/// Name and text of each file; a test checks that this list matches the directory.
 const FILES: &[(&str, &str)] = embedded![
     "epyc-7742-1s",
     "epyc-9224-2s-nps2",
@@ -57,7 +57,7 @@ impl Machine {
     /// The preset of that name.
     ///
     /// # Errors
-    /// [`ReadError::NoPreset`] lists the names there are.
+    /// [`ReadError::NoPreset`] lists all names.
     pub fn preset(name: &str) -> Result<Self, ReadError> {
         let Some((_, text)) = FILES.iter().find(|(there, _)| *there == name) else {
             return Err(ReadError::NoPreset {

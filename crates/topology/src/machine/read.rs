@@ -7,14 +7,14 @@ use numaherd_files::{Document, read};
 use super::Machine;
 use crate::error::ReadError;
 
-/// Far above any honest machine file, with its matrices.
+/// Limit of a file's size, far above any real machine file.
 const LARGEST_FILE: u64 = 1 << 26;
 
 impl Machine {
     /// The preset of that name, or else the machine file at that path.
     ///
     /// # Errors
-    /// As [`Machine::read`]; for what is neither, [`ReadError::NoPreset`] lists the presets.
+    /// As [`Machine::read`]; if it is neither, [`ReadError::NoPreset`] lists the presets.
     pub fn find(name_or_path: &str) -> Result<Self, ReadError> {
         let path = Path::new(name_or_path);
         match Self::preset(name_or_path) {
@@ -28,12 +28,12 @@ impl Machine {
     /// Reads a machine file.
     ///
     /// # Errors
-    /// As [`Machine::parse`], and where the file cannot be read.
+    /// As [`Machine::parse`], and if the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         Self::parse(&read::text(path, LARGEST_FILE)?, path)
     }
 
-    /// Reads the text of a machine file; `path` is for messages alone.
+    /// Parses the text of a machine file; `path` is only for messages.
     ///
     /// # Errors
     /// [`ReadError::File`] names file, line and key.

@@ -1,4 +1,4 @@
-//! What a description must hold to be that of a machine: the checks of [`super::Topology::new`].
+//! The checks of a machine's description in [`super::Topology::new`].
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ pub(super) fn names(
     Ok(())
 }
 
-/// Refuses a figure unless it is possible; `reason` says what it should be.
+/// Refuses a figure unless `is_possible`; `reason` says what it should be.
 fn possible(
     is_possible: bool,
     what: impl FnOnce() -> String,
@@ -50,7 +50,7 @@ fn possible(
     }
 }
 
-/// Numbers are small enough to be looked up by index. Both lists are sorted.
+/// Checks that numbers are small enough to be looked up by index. Both lists are sorted.
 pub(super) fn sizes(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Invalid> {
     let sizes = [
         (
@@ -76,7 +76,7 @@ pub(super) fn sizes(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Invalid> {
     })
 }
 
-/// There is something to run on and memory to run in, and the sum of it is a number.
+/// Checks that there are an online CPU and memory, that the memory's sum does not overflow, and the capacities.
 pub(super) fn nodes_and_cpus(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Invalid> {
     if !cpus.iter().any(|cpu| cpu.online) {
         return Err(Invalid::NoCpu);
@@ -101,7 +101,7 @@ pub(super) fn nodes_and_cpus(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Inv
     Ok(())
 }
 
-/// Caches have a size, and no CPU has two of one level and kind.
+/// Checks that caches have a size, and that no CPU has two of one level and kind.
 pub(super) fn caches(caches: &[Cache]) -> Result<(), Invalid> {
     let mut owner: HashMap<(u8, CacheKind, CpuId), &CpuSet> = HashMap::new();
     for cache in caches {
@@ -150,7 +150,7 @@ pub(super) fn caches(caches: &[Cache]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The CPUs of a core all name each other, and all are in one node and one domain.
+/// Checks that the CPUs of a core all name each other, and that all are in one node and one domain.
 pub(super) fn cores(
     cpus: &[CpuPart],
     cpu_at: &[Option<u32>],
@@ -187,7 +187,7 @@ pub(super) fn cores(
     Ok(())
 }
 
-/// The SLIT, or the kernel's default where there is none. Rows and columns are in the order of the nodes.
+/// The checked SLIT, or the kernel's default if there is none. Rows and columns are in the order of the nodes.
 pub(super) fn distances(rows: Vec<Vec<u32>>, nodes: &[Node]) -> Result<Distances, Invalid> {
     if rows.is_empty() {
         return Ok(Distances {
@@ -215,7 +215,7 @@ pub(super) fn timing(timing: &Timing, nodes: usize) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What is wrong with a figure, if anything is, as the description's error.
+/// Turns the result of a figure's check into the description's error.
 fn figure(what: &str, checked: Result<(), String>) -> Result<(), Invalid> {
     checked.map_err(|why| Invalid::Figure {
         what: what.to_owned(),

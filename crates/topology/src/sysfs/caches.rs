@@ -1,4 +1,4 @@
-//! Caches: each is shown once per CPU that shares it, and kept once.
+//! Caches: sysfs shows each once per CPU that shares it; it is kept once.
 
 use std::collections::HashSet;
 
@@ -74,7 +74,7 @@ fn shared_by(tree: &Tree<'_>, directory: &str, cpu: CpuId) -> Result<CpuSet, Rea
     }
 }
 
-/// `32K`, as the kernel prints it, or with M or G.
+/// A size such as `32K`, as the kernel prints it, or with M or G.
 fn size(tree: &Tree<'_>, file: &str) -> Result<Option<u64>, ReadError> {
     let Some(text) = tree.text(file)? else {
         return Ok(None);

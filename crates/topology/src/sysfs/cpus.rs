@@ -1,4 +1,4 @@
-//! CPUs: which there are, which are online, their cores, packages and computing power.
+//! CPUs: present and online ones, their cores, packages and computing power.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub(super) fn listed(tree: &Tree<'_>) -> Result<Listed, ReadError> {
 
 pub(super) fn read(tree: &Tree<'_>, listed: &Listed) -> Result<Vec<CpuPart>, ReadError> {
     let mut parts = Vec::with_capacity(listed.present.len());
-    // CPUs of cores that only package and core_id name, for kernels without sibling lists.
+    // CPUs by package and core_id, for kernels without sibling lists.
     let mut by_core_id: HashMap<(PackageId, u32), CpuSet> = HashMap::new();
     let mut core_ids: HashMap<CpuId, (PackageId, u32)> = HashMap::new();
     for id in listed.present.iter() {
@@ -48,7 +48,7 @@ pub(super) fn read(tree: &Tree<'_>, listed: &Listed) -> Result<Vec<CpuPart>, Rea
             online,
             ..CpuPart::default()
         };
-        // The kernel takes an offline CPU's topology directory away.
+        // The kernel removes an offline CPU's topology directory.
         if online {
             part.package = package(tree, id)?;
             match siblings(tree, id)? {
@@ -101,7 +101,7 @@ fn package(tree: &Tree<'_>, cpu: CpuId) -> Result<Option<PackageId>, ReadError> 
     }
 }
 
-/// Fills in each CPU's computing power by the first source that has it for every online CPU.
+/// Fills in each CPU's computing power from the first source that has it for every online CPU.
 fn capacities(tree: &Tree<'_>, parts: &mut [CpuPart]) -> Result<(), ReadError> {
     let hybrid =
         tree.is_directory("sys/devices/cpu_core") && tree.is_directory("sys/devices/cpu_atom");

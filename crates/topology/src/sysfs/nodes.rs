@@ -1,4 +1,4 @@
-//! Nodes: which there are, their CPUs and memory, the SLIT, and what HMAT says.
+//! Nodes: their numbers, CPUs and memory, the SLIT, and the figures of HMAT.
 
 use super::cpus::Listed;
 use super::tree::Tree;
@@ -96,7 +96,7 @@ fn cpus_of(tree: &Tree<'_>, node: NodeId, listed: &Listed) -> Result<CpuSet, Rea
         );
         return Err(tree.wrong(&file, &cpus.to_string(), why));
     }
-    // A CPU that went offline between the two reads stays out, as the kernel keeps it out.
+    // Leaves out a CPU that went offline between the two reads, as the kernel does.
     Ok(cpus.intersection(&listed.online))
 }
 
@@ -108,7 +108,7 @@ fn memory(tree: &Tree<'_>, node: NodeId) -> Result<Option<u64>, ReadError> {
         .transpose()
 }
 
-/// `Node 0 MemTotal:  16316412 kB`, or without the node.
+/// Parses a line such as `Node 0 MemTotal: 16316412 kB`, or without the node.
 fn memory_total(tree: &Tree<'_>, file: &str, text: &str) -> Result<u64, ReadError> {
     let Some(line) = text.lines().find(|line| line.contains("MemTotal:")) else {
         return Err(tree.wrong(file, text, "it has no line MemTotal"));
@@ -121,7 +121,7 @@ fn memory_total(tree: &Tree<'_>, file: &str, text: &str) -> Result<u64, ReadErro
     total.ok_or_else(|| tree.wrong(file, line, "it is not a size such as MemTotal: 16316412 kB"))
 }
 
-/// Rows for all nodes from rows that name the online ones alone.
+/// Rows for all nodes, from rows of only the online ones.
 fn distances(
     tree: &Tree<'_>,
     nodes: &[Node],
@@ -177,8 +177,8 @@ fn distance_row(
     }
 }
 
-/// HMAT, as far as it is complete: the kernel shows only the figures from the initiators nearest to
-/// each target, so a whole latency matrix comes of it only where all initiators are equally near.
+/// The figures of HMAT, if complete. The kernel shows only the figures from each target's nearest
+/// initiators, so the latency matrix is complete only if all initiators are equally near.
 fn timing(tree: &Tree<'_>, nodes: &[Node]) -> Result<Timing, ReadError> {
     let mut latency_ns = vec![vec![None; nodes.len()]; nodes.len()];
     let mut node_gb_per_s = Vec::with_capacity(nodes.len());

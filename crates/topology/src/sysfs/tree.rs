@@ -10,10 +10,10 @@ use numaherd_files::FileError;
 use crate::error::ReadError;
 use crate::set::{Id, IdSet, ListError};
 
-/// No honest file of sysfs is larger: a page, or a list of many CPUs.
+/// No real file of sysfs is larger: they are a page, or a list of many CPUs.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// What reading a sysfs file gives while its device goes away.
+/// The error of reading a sysfs file whose device is being removed.
 const ENODEV: i32 = 19;
 
 /// Files below a root.
@@ -126,9 +126,9 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The bytes of a regular file; `None` where there are more than any such file has.
+/// The bytes of a regular file; `None` if it is too large.
 fn bounded(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // Opening a pipe would wait for its writer, a device may do anything.
+    // Opening a pipe would wait for its writer, and opening a device could have any effect.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

@@ -1,26 +1,25 @@
-//! The block tridiagonal systems of one direction: one for each line of the grid, whose rows couple
-//! the five changes at a point to those at its two neighbours.
+//! The block tridiagonal systems of one direction, one for each line of the grid. A row couples the
+//! five changes at a point to those at its two neighbours.
 //!
 //! A row is lower x(p-1) + diagonal x(p) + upper x(p+1) = r(p). Rows are eliminated in order: once
-//! row p - 1 is of the form x(p-1) + upper x(p) = r(p-1), row p is brought to it too, and a second
-//! pass from the far end inserts. What lies on the border does not change, so rows start and end
-//! inside.
+//! row p - 1 has the form x(p-1) + upper x(p) = r(p-1), row p is brought to this form, too. A
+//! second pass from the far end substitutes back. Border values do not change, so rows start and
+//! end inside.
 //!
-//! Lines are done one after the other, whole, along y and z too: the program walks down columns of
-//! memory.
+//! Lines are solved one at a time, also along y and z, where accesses stride through memory.
 
 use crate::kernels::cfd::Axis;
 use crate::kernels::cfd::flow::Flow;
 use crate::kernels::cfd::jacobian::{Block, Jacobians, solve, take_product, times};
 
-/// Solves lines; its memory is one thread's own.
+/// Solves lines; its memory belongs to one thread.
 #[derive(Debug)]
 pub struct Solver<'a> {
     flow: Flow<'a>,
     step: f64,
-    /// At each point of the line.
+    /// The Jacobians at each point of the line.
     jacobians: Vec<Jacobians>,
-    /// What is left of each row: what x(p+1) is multiplied with.
+    /// The rest of each row after elimination: the factor of x(p+1).
     upper: Vec<Block>,
 }
 
@@ -36,8 +35,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Solves all systems along `axis` that lie in a plane: of constant z and number `plane` for
-    /// x and y, of constant y for z.
+    /// Solves all systems along `axis` in plane number `plane`: of constant z for x and y, of
+    /// constant y for z.
     pub fn solve(&mut self, axis: Axis, plane: usize) {
         let grid = self.flow.grid;
         for line in grid.inside() {
@@ -58,7 +57,7 @@ impl<'a> Solver<'a> {
             let state = self.flow.state.get(origin + position * stride);
             *jacobians = Jacobians::new(axis, state);
         }
-        // Of row 0, which is border, nothing is left, and its change is zero.
+        // Row 0 is border: its rest and its change are zero.
         let mut before = [0.0; 5];
         for position in grid.inside() {
             let place = origin + position * stride;
@@ -106,7 +105,7 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// The block whose elements `element` says, given row, column and the identity's element.
+/// The block with the elements `element(row, column, identity)`, where `identity` is the identity's element.
 #[inline]
 fn blocks(element: impl Fn(usize, usize, f64) -> f64) -> Block {
     std::array::from_fn(|row| {

@@ -1,26 +1,26 @@
-//! What bt, sp and lu have in common as kernels: from the first guess they take the steps of their
-//! class, and the norms that the flow then has are compared with those published (RNR-94-007,
-//! section 3.1; values of all classes as in NPB 3.3).
+//! The common part of bt, sp and lu as kernels: they take the steps of their class from the first
+//! guess, and compare the flow's final norms with published ones (RNR-94-007, section 3.1; values
+//! of all classes as in NPB 3.3).
 
 use super::Five;
 use super::flow::{Arrays, Flow};
 use crate::error::Error;
 use crate::kernels::{Check, Kernel, Member, Problem, Stopped, Terms};
 
-/// The relative distance from the published values that still counts as right.
+/// Largest relative error against the published values.
 const TOLERANCE: f64 = 1e-8;
 
 /// How an application takes its steps.
 pub trait Scheme: Sync {
-    /// Marches `flow` by all steps of `member`, each of length `step` in time. All members call it
-    /// and leave it after a barrier.
+    /// Marches `flow` by all steps of `member`, each of time `step`. All members call it, and it
+    /// ends with a barrier.
     ///
     /// # Errors
     ///
     /// When the run ends early.
     fn march(&self, flow: Flow<'_>, step: f64, member: &Member<'_>) -> Result<(), Stopped>;
 
-    /// The surface integral of the pressure, for an application that is judged by it too.
+    /// The surface integral of the pressure, for an application that it verifies, too.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ pub trait Scheme: Sync {
     }
 }
 
-/// A scheme, the flow that it marches, and what the flow has to end with.
+/// A scheme, its flow, and the flow's published final values.
 struct Application<S> {
     scheme: S,
     arrays: Arrays,
@@ -44,7 +44,7 @@ struct Application<S> {
 ///
 /// # Errors
 ///
-/// Where memory is short.
+/// If memory is short.
 pub fn problem<S: Scheme + 'static>(
     terms: &Terms<'_>,
     (n, iterations, step): (usize, u64, f64),

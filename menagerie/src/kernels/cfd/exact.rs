@@ -1,9 +1,9 @@
-//! The solution that the forcing is made for, and the first guess that the march starts from.
+//! The solution that determines the forcing, and the first guess from which the march starts.
 
 use super::Five;
 
-/// Coefficients of the solution, a row for each of the five: the constant, then of the first,
-/// second, third and fourth powers those of x, y and z (RNR-94-007, table of C).
+/// Coefficients of the solution, a row for each of the five: the constant, then those of x, y and z
+/// for the first, second, third and fourth powers (RNR-94-007, table of C).
 const COEFFICIENTS: [[f64; 13]; 5] = [
     [
         2.0, 0.0, 0.0, 4.0, 5.0, 3.0, 0.5, 0.02, 0.01, 0.03, 0.5, 0.4, 0.3,
@@ -36,9 +36,9 @@ pub fn solution(at: [f64; 3]) -> Five {
     })
 }
 
-/// The first guess at `at`, inside: from the solution on the six faces, interpolated between
-/// opposite ones and put together as the report has it, with products of values (which is not what
-/// transfinite interpolation does, and only has to be the same for all).
+/// The first guess at `at`, inside the cube: from the solution on the six faces, interpolated
+/// between opposite ones and combined as in the report, with products of values (unlike transfinite
+/// interpolation, but all implementations must agree).
 pub fn guess(at: [f64; 3]) -> Five {
     let between = |axis: usize| -> Five {
         let face = |side: f64| {

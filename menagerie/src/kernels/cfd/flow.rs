@@ -1,8 +1,8 @@
-//! The arrays of a run, the right-hand side of the system, and the norms by which a run is judged.
+//! The arrays of a run, the right-hand side of the system, and the norms that verify a run.
 //!
-//! The threads split the planes of constant z among them, in everything here. The right-hand side
-//! wants neighbours two planes away, so at a border of two shares each reads what the other wrote:
-//! all that the threads share.
+//! The threads split the planes of constant z among them for everything here. The right-hand side
+//! needs neighbours two planes away, so at the border of two shares, each thread reads what the
+//! other wrote. The threads share nothing else.
 
 use super::exact;
 use super::grid::{Fives, Grid};
@@ -13,7 +13,7 @@ use crate::kernels::field::Field;
 use crate::kernels::{Array, Member, Stopped, Terms};
 use std::ops::Range;
 
-/// Owner of the arrays. Work is done on its [`Flow`].
+/// Owner of the arrays. Computations use its [`Flow`].
 #[derive(Debug)]
 pub struct Arrays {
     grid: Grid,
@@ -26,7 +26,7 @@ impl Arrays {
     ///
     /// # Errors
     ///
-    /// Where there is too little memory.
+    /// If there is too little memory.
     pub fn new(terms: &Terms<'_>, n: usize) -> Result<Arrays, Error> {
         let grid = Grid::new(n);
         let (five, one) = (Fives::length(grid), grid.places());
@@ -35,7 +35,7 @@ impl Arrays {
         Ok(Arrays { grid, arrays })
     }
 
-    /// The arrays to work on.
+    /// The arrays for computations.
     pub fn flow(&self) -> Flow<'_> {
         let [state, change, forcing, volume, x, y, z, kinetic] =
             self.arrays.each_ref().map(Array::field);
@@ -51,36 +51,36 @@ impl Arrays {
     }
 }
 
-/// The state of the system, what moves it, and what follows from the state at a point.
+/// The state of the system, its change and forcing, and values derived from the state at each point.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
     /// The points.
     pub grid: Grid,
     /// Density, momenta and energy (U).
     pub state: Fives<'a>,
-    /// The right-hand side, and then what the solvers make of it: the change of the state.
+    /// The right-hand side, which the solvers turn into the change of the state.
     pub change: Fives<'a>,
-    /// What makes the known solution the solution (H*, with the sign it has on the right).
+    /// The term that makes the known polynomial the solution (H*, with its sign on the right).
     pub forcing: Fives<'a>,
     /// 1 / density.
     pub volume: Field<'a>,
     /// Velocities along x, y and z.
     pub velocity: [Field<'a>; 3],
-    /// Kinetic energy of a unit of volume.
+    /// Kinetic energy per unit of volume.
     pub kinetic: Field<'a>,
 }
 
 impl Flow<'_> {
-    /// Makes the forcing and the first guess. All members call it.
+    /// Computes the forcing and the first guess. All members call it.
     ///
     /// # Errors
     ///
-    /// Where the run shall end, as all that return [`Stopped`] here.
+    /// If the run must end, as for all functions here that return [`Stopped`].
     pub fn begin(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let planes = member.share(self.grid.n());
         self.fill(planes.clone(), exact::solution);
         self.for_each(planes.clone(), |place| self.forcing.set(place, [0.0; 5]));
-        // The right-hand side of the solution without forcing is what the forcing has to undo.
+        // The forcing must cancel the right-hand side of the solution without forcing.
         self.right_hand_side(member, 1.0)?;
         member.wait()?;
         self.for_each(planes.clone(), |place| {
@@ -91,7 +91,7 @@ impl Flow<'_> {
         member.wait()
     }
 
-    /// Sets the state on own planes: on the border the solution, inside what `inside` says.
+    /// Sets the state on own planes: the solution on the border, `inside` elsewhere.
     fn fill(&self, planes: Range<usize>, inside: impl Fn([f64; 3]) -> Five) {
         let last = self.grid.n() - 1;
         for k in planes {
@@ -120,9 +120,9 @@ impl Flow<'_> {
         }
     }
 
-    /// The right-hand side times `step` (a length of time) into `change`; zero on the border.
-    /// All members call it; each leaves it with its own planes inside done (those of
-    /// [`Flow::own_planes`]) while others may still read the state of it.
+    /// Writes the right-hand side times `step` (a time) to `change`; zero on the border. All
+    /// members call it; when it returns, a member's own planes ([`Flow::own_planes`]) are done, but
+    /// other members may still read the state.
     pub fn right_hand_side(&self, member: &Member<'_>, step: f64) -> Result<(), Stopped> {
         self.derive(member)?;
         for k in self.own_planes(member) {
@@ -134,8 +134,8 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// As [`Flow::right_hand_side`], but what flows along z is done column by column, and each
-    /// member leaves it with its own rows (as many as planes) of all planes done.
+    /// Like [`Flow::right_hand_side`], but fluxes along z are done column by column. When it
+    /// returns, a member's own rows (as many as planes) of all planes are done.
     pub fn right_hand_side_by_rows(&self, member: &Member<'_>, step: f64) -> Result<(), Stopped> {
         self.derive(member)?;
         for k in self.own_planes(member) {
@@ -154,7 +154,7 @@ impl Flow<'_> {
         Ok(())
     }
 
-    /// What follows from the state at each point, and the forcing into `change`.
+    /// Computes the values derived from the state at each point, and copies the forcing to `change`.
     fn derive(&self, member: &Member<'_>) -> Result<(), Stopped> {
         self.for_each(member.share(self.grid.n()), |place| {
             let [density, x, y, z, _] = self.state.get(place);
@@ -175,7 +175,7 @@ impl Flow<'_> {
         self.change.set(place, scaled);
     }
 
-    /// The planes, border left out, that `member` works on.
+    /// The planes of `member`, without the border.
     pub fn own_planes(&self, member: &Member<'_>) -> Range<usize> {
         member.share_of(self.grid.inside())
     }
@@ -198,7 +198,7 @@ impl Flow<'_> {
         }
     }
 
-    /// As [`Flow::add_fluxes`], to one point.
+    /// Like [`Flow::add_fluxes`], for one point.
     #[inline]
     fn add_flux(&self, axis: Axis, [i, j, k]: [usize; 3]) {
         let place = self.grid.at(i, j, k);
@@ -209,8 +209,8 @@ impl Flow<'_> {
         self.change.set(place, after);
     }
 
-    /// What flows into the point at `place` along `axis` (differences of E + V and its like), less
-    /// the fourth difference with `weights`.
+    /// The flux into the point at `place` along `axis` (differences of E + V and the corresponding
+    /// terms), less the fourth difference with `weights`.
     #[inline]
     fn fluxes(&self, axis: Axis, place: usize, weights: Five) -> Five {
         let stride = self.grid.stride(axis);
@@ -254,10 +254,10 @@ impl Flow<'_> {
         sum
     }
 
-    /// Takes the fourth difference with `weights` from `sum`.
+    /// Subtracts [`DISSIPATION`] times the fourth difference with weights `w` from `sum`.
     #[inline]
     fn dissipate(&self, sum: &mut Five, place: usize, stride: usize, near: [Five; 3], w: Five) {
-        // A weight of zero is of a point that the line may not have.
+        // A weight of zero may belong to a point outside the line.
         let far = |weight: f64, place: usize| match weight {
             0.0 => [0.0; 5],
             _ => self.state.get(place),
@@ -287,8 +287,8 @@ impl Flow<'_> {
         }
     }
 
-    /// Root mean squares over the points inside of the five of `values`. All members call it and
-    /// get the same.
+    /// Root mean squares of the five of `values` over the points inside. All members call it and
+    /// get the same result.
     fn norms(
         &self,
         member: &Member<'_>,
@@ -309,7 +309,7 @@ impl Flow<'_> {
         Ok(sums.map(|sum| (sum / self.grid.points_inside()).sqrt()))
     }
 
-    /// Root mean squares of the right-hand side of the present state, whatever `change` holds.
+    /// Root mean squares of the right-hand side of the current state. Overwrites `change`.
     pub fn residual_norms(&self, member: &Member<'_>) -> Result<Five, Stopped> {
         self.right_hand_side(member, 1.0)?;
         self.norms(member, |place, _| self.change.get(place))

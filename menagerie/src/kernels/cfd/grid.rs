@@ -1,8 +1,8 @@
-//! The grid: as many points along each axis, the outermost layer of which is border, and arrays
-//! with one or five values a point.
+//! The grid: a cube of points, with a border of one layer, and arrays with one or five values per
+//! point.
 //!
-//! Points are numbered x fastest, z slowest. A row takes an odd number of places, so that points
-//! a row or a plane apart do not fall into the same set of a cache at sizes that are powers of two.
+//! Points are numbered x fastest, z slowest. A row has an odd number of places, so that at sizes
+//! that are powers of two, points a row or a plane apart do not map to the same set of a cache.
 
 use super::{Axis, Five};
 use crate::kernels::field::Field;
@@ -33,7 +33,7 @@ impl Grid {
         self.n
     }
 
-    /// Places that an array needs.
+    /// Number of places of an array.
     pub fn places(self) -> usize {
         self.row * self.n * self.n
     }
@@ -44,7 +44,7 @@ impl Grid {
         (k * self.n + j) * self.row + i
     }
 
-    /// Places between neighbours along `axis`.
+    /// Distance in places between neighbours along `axis`.
     #[inline]
     pub fn stride(self, axis: Axis) -> usize {
         match axis {
@@ -60,7 +60,7 @@ impl Grid {
         1..self.n - 1
     }
 
-    /// Where along its axis, from 0 to 1, a position lies.
+    /// The coordinate of a position along its axis, from 0 to 1.
     pub fn coordinate(self, position: usize) -> f64 {
         position as f64 * self.spacing()
     }
@@ -70,8 +70,8 @@ impl Grid {
         1.0 / (self.n - 1) as f64
     }
 
-    /// The factors of first and second differences over neighbours, for a step of length `step` in
-    /// time: the step over twice their distance, and over its square.
+    /// The factors of first and second differences between neighbours, for a time step `step`: the
+    /// step over twice their distance, and over its square.
     #[inline]
     pub fn differences(self, step: f64) -> (f64, f64) {
         let per_length = (self.n - 1) as f64;
@@ -84,17 +84,17 @@ impl Grid {
     }
 }
 
-/// An array with five values a point, side by side.
+/// An array with five adjacent values per point.
 #[derive(Clone, Copy, Debug)]
 pub struct Fives<'a>(Field<'a>);
 
 impl<'a> Fives<'a> {
-    /// Elements that the array needs.
+    /// Number of elements of such an array.
     pub fn length(grid: Grid) -> usize {
         5 * grid.places()
     }
 
-    /// `field`, taken as one.
+    /// Uses `field` as such an array.
     pub fn new(field: Field<'a>) -> Fives<'a> {
         Fives(field)
     }

@@ -1,5 +1,5 @@
-//! How the fluxes along an axis change with the five quantities at a point (the matrices A, B, C
-//! and N, Q, S of RNR-94-007), and the small dense algebra that implicit schemes do with them.
+//! The derivatives of the fluxes along an axis by the five quantities at a point (the matrices A,
+//! B, C and N, Q, S of RNR-94-007), and the small dense algebra of implicit schemes.
 
 use super::{Axis, CONDUCTION, ENERGY, Five, GAMMA, PRESSURE, VISCOSITY};
 
@@ -9,9 +9,9 @@ pub type Block = [Five; 5];
 /// The derivatives of both fluxes at a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Jacobians {
-    /// Of what is carried and pressed.
+    /// Of the convective flux and the pressure.
     pub convective: Block,
-    /// Of what friction and conduction do, for gradients along the axis.
+    /// Of friction and heat conduction, for gradients along the axis.
     pub viscous: Block,
 }
 
@@ -86,7 +86,7 @@ pub fn times(block: &Block, vector: &Five) -> Five {
     std::array::from_fn(|row| (0..5).map(|c| block[row][c] * vector[c]).sum())
 }
 
-/// Takes `left` times `right` from `from`.
+/// Subtracts `left` times `right` from `from`.
 #[inline]
 pub fn take_product(from: &mut Block, left: &Block, right: &Block) {
     for (row, left) in from.iter_mut().zip(left) {
@@ -98,9 +98,9 @@ pub fn take_product(from: &mut Block, left: &Block, right: &Block) {
     }
 }
 
-/// Solves `block` x = r for a right-hand side of five numbers and, if there are any, for the
-/// columns of `more`; both are replaced by the solutions. By Gauss and Jordan without exchange of
-/// rows: the blocks of the schemes have the large elements on the diagonal.
+/// Solves `block` x = r for a right-hand side of five numbers and, if given, for the columns of
+/// `more`; the solutions replace both. Uses Gauss-Jordan elimination without pivoting: the schemes'
+/// blocks have their large elements on the diagonal.
 #[inline]
 pub fn solve(mut block: Block, vector: &mut Five, mut more: Option<&mut Block>) {
     for pivot in 0..5 {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The flux that `convective` is the derivative of (E, F, G of the report).
+    /// The flux whose derivative is `convective` (E, F, G of the report).
     fn flux(axis: Axis, u: Five) -> Five {
         let along = u[axis.momentum()] / u[0];
         let pressure =
@@ -145,8 +145,8 @@ mod tests {
         flux
     }
 
-    /// The quantities whose gradient along the axis the viscous flux is, and that `viscous` is the
-    /// derivative of.
+    /// The quantities whose derivative is `viscous`; the viscous flux is their gradient along the
+    /// axis.
     fn stretched(axis: Axis, u: Five) -> Five {
         let velocity = [1, 2, 3].map(|c| u[c] / u[0]);
         let along = velocity[axis.index()];

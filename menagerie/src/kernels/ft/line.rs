@@ -1,6 +1,6 @@
 //! Fourier transforms of several lines at once, by Stockham's method: log2(n) passes from one
-//! buffer to another, each of which halves the transforms and doubles their number, without putting
-//! elements into reversed order first.
+//! buffer to another, without a bit-reversal pass. Each pass halves the length of the transforms
+//! and doubles their number.
 
 use crate::kernels::field::Field;
 use std::f64::consts::PI;
@@ -52,20 +52,20 @@ impl Complex {
     }
 }
 
-/// Where some lines of a field are.
+/// The places of some lines of a field.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The first element of the first.
+    /// The first element of the first line.
     pub start: usize,
     /// Elements from one point to the next.
     pub along: usize,
     /// Elements from one line to the next.
     pub beside: usize,
-    /// How many lines.
+    /// Number of lines.
     pub width: usize,
 }
 
-/// Room for a block of lines of one length, and that length's roots of unity. A thread's own.
+/// Room for a block of lines of one length, and that length's roots of unity. Belongs to one thread.
 ///
 /// Element `at` of line `line` is at `at * width + line`: the passes work on all lines of a block
 /// in their inner loop.
@@ -93,14 +93,14 @@ impl Lines {
         }
     }
 
-    /// Takes the lines of `place` out of `field`. Lines over are left as they were.
+    /// Reads the lines of `place` from `field`. Further lines of the block keep their values.
     pub fn read(&mut self, field: Field<'_>, place: Place) {
         self.each(place, |at, element| {
             *element = Complex::new(field.get(at), field.get(at + 1));
         });
     }
 
-    /// Puts them back.
+    /// Writes the lines of `place` to `field`.
     pub fn write(&mut self, field: Field<'_>, place: Place) {
         self.each(place, |at, element| {
             field.set(at, element.real);
@@ -134,7 +134,7 @@ impl Lines {
         }
     }
 
-    /// Transforms all lines of the block. Nothing is divided by the length.
+    /// Transforms all lines of the block, without normalisation.
     pub fn transform(&mut self, direction: Direction) {
         // In a pass there are `count` transforms of `length / count` elements each, interleaved.
         let mut count = 1;
@@ -145,8 +145,8 @@ impl Lines {
         }
     }
 
-    /// Halves transforms: the sum of an element and the one half a transform further on belongs to
-    /// the even frequencies, their difference turned by a root to the odd ones.
+    /// Halves transforms: the sum of an element and the one half a transform later belongs to the
+    /// even frequencies; their difference, multiplied by a root of unity, to the odd ones.
     fn pass(&mut self, count: usize, direction: Direction) {
         let half = self.length / count / 2;
         let run = count * self.width;

@@ -1,9 +1,9 @@
-//! Where particles are: cells as large as the forces reach, so that a particle's partners are in
-//! its cell and the 26 around it; and which thread each cell belongs to.
+//! The cells of particles, and the threads that own them. The side of a cell is the reach of
+//! forces, so a particle's partners are in its cell and the 26 around it.
 //!
-//! A cell is a block of memory with room for 16 particles. Where more come together, further blocks
-//! from a common stock are chained to it. Each block holds its particles' coordinates one after the
-//! other, quantity by quantity.
+//! A cell is a block of memory with room for 16 particles. For more, further blocks from a common
+//! pool are chained to it. Each block stores its particles' coordinates one after the other,
+//! quantity by quantity.
 
 use crate::error::Error;
 use crate::kernels::field::Field;
@@ -19,9 +19,9 @@ pub const ROOM: usize = 16;
 
 /// Quantities of a particle, most with three coordinates.
 const QUANTITIES: usize = 13;
-/// Where it is.
+/// Its position.
 pub const PLACE: usize = 0;
-/// Its velocity half a step before.
+/// Its velocity half a step earlier.
 pub const HALF: usize = 3;
 /// Its velocity.
 pub const VELOCITY: usize = 6;
@@ -33,7 +33,7 @@ const DENSITY: usize = 12;
 /// Elements of a block.
 const SIZE: usize = QUANTITIES * ROOM;
 
-/// A particle: where its first quantity is.
+/// A particle: the place of its first quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Particle(usize);
 
@@ -44,18 +44,18 @@ pub struct Cells {
     quantities: Array,
     /// Particles in each block.
     counts: WholeArray,
-    /// The block that each is continued in; 0, which continues none, for the end.
+    /// The block that continues each block; 0, which never continues another, for the end.
     further: WholeArray,
-    /// Blocks taken from the stock, which begins after the last cell.
+    /// Number of blocks taken from the pool, which begins after the last cell.
     taken: AtomicUsize,
 }
 
 impl Cells {
-    /// Empty cells, `sides` along the axes, for `particles` in all.
+    /// Empty cells, `sides` along the axes, with room for `particles` in all.
     ///
     /// # Errors
     ///
-    /// Where memory is short.
+    /// If memory is short.
     pub fn new(terms: &Terms<'_>, sides: [usize; 3], particles: usize) -> Result<Cells, Error> {
         // A cell takes a further block for every 16 particles beyond its first 16.
         let blocks = sides.iter().product::<usize>() + particles / ROOM;
@@ -68,7 +68,7 @@ impl Cells {
         })
     }
 
-    /// The cell that a place is in.
+    /// The cell that contains a position.
     pub fn at(&self, place: [f64; 3]) -> usize {
         let [x, y, z] = std::array::from_fn(|axis| {
             // Below 0 becomes 0; the far wall belongs to the last cell.
@@ -83,12 +83,12 @@ impl Cells {
         self.further.field().set(cell, 0);
     }
 
-    /// Gives all further blocks back. Nobody may use the cells before they are cleared.
+    /// Returns all further blocks to the pool. Cells must be cleared before their next use.
     pub fn drop_additions(&self) {
         self.taken.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a particle to a cell, which must be the caller's alone meanwhile.
+    /// Adds a particle to a cell. No other thread may use the cell meanwhile.
     pub fn push(&self, cell: usize, place: [f64; 3], half: [f64; 3], velocity: [f64; 3]) {
         let block = self.open_block(cell);
         let at = self.counts.field().get(block);
@@ -143,7 +143,7 @@ impl Cells {
         std::array::from_fn(|axis| field.get(particle.0 + (quantity + axis) * ROOM))
     }
 
-    /// Changes what [`Cells::get`] gets.
+    /// Sets a quantity that [`Cells::get`] returns.
     #[inline(always)]
     pub fn set(&self, particle: Particle, quantity: usize, value: [f64; 3]) {
         let field = self.field();
@@ -167,7 +167,7 @@ impl Cells {
         }
     }
 
-    /// Changes its density.
+    /// Sets its density.
     pub fn set_density(&self, particle: Particle, density: f64) {
         self.field().set(particle.0 + DENSITY * ROOM, density);
     }
@@ -179,16 +179,16 @@ impl Cells {
     }
 }
 
-/// Which cells belong to whom.
+/// The owners of cells.
 #[derive(Debug)]
 pub struct Blocks {
-    /// Each thread's.
+    /// Each thread's block.
     blocks: Vec<Block>,
-    /// Of each cell, whether a neighbour is another thread's, and a mutex if so.
+    /// For each cell, a mutex if a neighbour belongs to another thread.
     edges: Vec<Option<Mutex<()>>>,
 }
 
-/// A thread's cells: those from bottom to top over a rectangle.
+/// A thread's cells: all cells over a rectangle, from bottom to top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     x: Range<usize>,
@@ -210,8 +210,8 @@ impl Block {
 }
 
 impl Blocks {
-    /// Divides cells among `threads`, with nearly as many parts along the third axis as along the
-    /// first. Neighbours along the third have consecutive numbers, as in PARSEC's fluidanimate.
+    /// Divides cells among `threads`, with nearly equal numbers of parts along the third and the first axis. Neighbours
+    /// along the third have consecutive numbers, as in PARSEC's fluidanimate.
     pub fn new(sides: [usize; 3], threads: usize) -> Blocks {
         let fits = |parts: &usize| threads.is_multiple_of(*parts);
         let along_z = (1..=threads.isqrt()).rev().find(fits).unwrap_or(1);
@@ -241,13 +241,13 @@ impl Blocks {
         &self.blocks[thread]
     }
 
-    /// Makes a cell the caller's alone, where others may come.
+    /// Locks a cell, if other threads may access it.
     #[inline(always)]
     pub fn lock(&self, cell: usize) -> Option<MutexGuard<'_, ()>> {
         self.edges[cell].as_ref().map(lock)
     }
 
-    /// Copies the particles that were in `cell` of `before` to the cells where they are now.
+    /// Copies the particles of `cell` of `before` to their new cells.
     ///
     /// A particle moves by less than a cell in a step, so only cells at the edge get particles from
     /// other threads.

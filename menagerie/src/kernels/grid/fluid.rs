@@ -1,6 +1,6 @@
-//! The forces between particles and what they do, after Müller, Charypar and Gross, "Particle-based
-//! fluid simulation for interactive applications" (2003): equations 3 and 20 for densities, 10 and
-//! 21 for pressure, 14 and 22 for viscosity.
+//! The forces between particles and their effects, after Müller, Charypar and Gross,
+//! "Particle-based fluid simulation for interactive applications" (2003): equations 3 and 20 for
+//! densities, 10 and 21 for pressure, 14 and 22 for viscosity.
 //!
 //! Units: the reach of forces, which is the side of a cell, is 1; density at rest is 1; gravity
 //! is 1.
@@ -8,33 +8,33 @@
 use super::cells::{ACCELERATION, Blocks, Cells, HALF, PLACE, Particle, VELOCITY, around};
 use std::f64::consts::PI;
 
-/// Particles along the reach of forces, at rest.
+/// Number of particles along the reach of forces, at rest.
 pub const ACROSS: f64 = 1.7;
 
 /// Mass of a particle.
 const MASS: f64 = 1.0 / (ACROSS * ACROSS * ACROSS);
 
-/// Length of a step. Sound goes a tenth of a cell's side in it.
+/// Length of a step. In it, sound travels a tenth of a cell's side.
 const STEP: f64 = 0.005;
 
-/// Pressure for each unit of density too much: the square of the velocity of sound, which is some
-/// five times what a particle reaches that falls from the top.
+/// Pressure per unit of excess density: the square of the velocity of sound, which is some five
+/// times the velocity of a particle that falls from the top.
 const STIFFNESS: f64 = 500.0;
 
 /// Viscosity.
 const VISCOSITY: f64 = 0.4;
 
-/// The part of its velocity that a particle keeps when it comes off a wall.
+/// The part of its velocity that a particle keeps when it bounces off a wall.
 const BOUNCE: f64 = 0.5;
 
-/// Acceleration of all.
+/// Acceleration of all particles.
 const GRAVITY: [f64; 3] = [0.0, -1.0, 0.0];
 
-/// The particles of a step and how they are divided.
+/// The particles of a step and their division.
 pub struct Fluid<'g> {
     /// The particles.
     pub cells: &'g Cells,
-    /// Whose they are.
+    /// The owners of cells.
     pub blocks: &'g Blocks,
     /// Cells along the axes.
     pub sides: [usize; 3],
@@ -48,7 +48,7 @@ struct Placed {
 }
 
 impl Fluid<'_> {
-    /// Before forces are added up: gravity alone, no density.
+    /// Initialises a cell's particles before forces are added up: only gravity, no density.
     pub fn begin(&self, cell: usize) {
         for particle in self.cells.particles(cell) {
             self.cells.set_density(particle, 0.0);
@@ -56,15 +56,15 @@ impl Fluid<'_> {
         }
     }
 
-    /// Visits the pairs that fall to a cell: with those before a particle in its own cell, and with
-    /// those of the cells before it.
+    /// Visits the pairs of a cell: each of its particles with the earlier ones in the cell, and
+    /// with those of the cells before it.
     #[inline(always)]
     fn pairs(&self, cell: usize, visit: impl Fn(Placed, Placed)) {
         for particle in self.cells.particles(cell) {
             let one = Placed { cell, particle };
             for near in around(cell, self.sides).take_while(|near| *near <= cell) {
                 let others = self.cells.particles(near);
-                // In its own cell those before it; it is not in any other.
+                // Stops at the particle itself in its own cell; no other cell contains it.
                 for particle in others.take_while(|other| *other != one.particle) {
                     let cell = near;
                     visit(one, Placed { cell, particle });
@@ -73,8 +73,8 @@ impl Fluid<'_> {
         }
     }
 
-    /// Adds to the densities of both particles of each pair in reach: (1 - r^2)^3, of which the
-    /// constant factor comes later.
+    /// Adds (1 - r^2)^3 to the densities of both particles of each pair in reach. The constant
+    /// factor comes later.
     pub fn add_densities(&self, cell: usize) {
         self.pairs(cell, |one, other| {
             let [there, here] = [other, one].map(|placed| self.cells.get(placed.particle, PLACE));
@@ -89,7 +89,7 @@ impl Fluid<'_> {
         });
     }
 
-    /// Turns the sums into densities; a particle counts for its own.
+    /// Turns the sums into densities; a particle contributes to its own.
     pub fn end_densities(&self, cell: usize) {
         let factor = MASS * 315.0 / (64.0 * PI);
         for particle in self.cells.particles(cell) {
@@ -112,8 +112,8 @@ impl Fluid<'_> {
         });
     }
 
-    /// The acceleration of `one` by `other`, if they are in reach. The density that the force is
-    /// divided by is that of both, so that what one gains in momentum the other loses.
+    /// The acceleration of `one` by `other`, if they are in reach. The force is divided by both
+    /// densities, so the pair's momentum is conserved.
     #[inline(always)]
     fn force(&self, one: Particle, other: Particle) -> Option<[f64; 3]> {
         let cells = self.cells;
@@ -122,11 +122,11 @@ impl Fluid<'_> {
         if square >= 1.0 {
             return None;
         }
-        // Two at the same place have no direction to part in.
+        // Two particles at the same position have no direction of separation.
         let distance = square.sqrt().max(1e-9);
         let densities = [cells.density(one), cells.density(other)];
         let part = 45.0 / PI * MASS / (densities[0] * densities[1]);
-        // Less than at rest draws nobody nearer: a free surface would clump.
+        // Densities below that at rest do not attract, or a free surface would clump.
         let pressure = |density: f64| STIFFNESS * (density - 1.0).max(0.0);
         let push = part * (pressure(densities[0]) + pressure(densities[1])) / 2.0
             * (1.0 - distance).powi(2)
@@ -138,7 +138,7 @@ impl Fluid<'_> {
         }))
     }
 
-    /// Moves a cell's particles on, velocities by leapfrog; walls throw them back.
+    /// Moves a cell's particles by the leapfrog scheme; they bounce off walls.
     pub fn advance(&self, cell: usize) {
         let cells = self.cells;
         for particle in cells.particles(cell) {

@@ -1,16 +1,16 @@
 //! Threads that follow one another through the planes of a sweep: each may do a plane once its
-//! neighbour has done that plane. Who waits gives its CPU away.
+//! neighbour has done it. A waiting thread yields its CPU.
 
 use crate::sync::{lock, wait_while};
 use std::sync::{Condvar, Mutex};
 
-/// How far each thread is.
+/// The progress of each thread.
 #[derive(Debug)]
 pub struct Pipeline {
     stages: Vec<Stage>,
 }
 
-/// A thread's own, in lines that it shares with nobody but who waits for it.
+/// A thread's progress, in cache lines that it shares only with the thread that waits for it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stage {
@@ -20,7 +20,7 @@ struct Stage {
 }
 
 impl Pipeline {
-    /// For so many threads.
+    /// For this many threads.
     pub fn new(threads: usize) -> Pipeline {
         Pipeline {
             stages: (0..threads).map(|_| Stage::default()).collect(),
@@ -35,7 +35,7 @@ impl Pipeline {
         }));
     }
 
-    /// What thread `index` says of itself, for as long as it takes part.
+    /// The handle by which thread `index` reports its progress, for as long as it takes part.
     pub fn turn(&self, index: usize) -> Turn<'_> {
         Turn {
             stage: &self.stages[index],
@@ -43,14 +43,14 @@ impl Pipeline {
     }
 }
 
-/// The right to say how far a thread is.
+/// A handle that reports a thread's progress.
 #[derive(Debug)]
 pub struct Turn<'p> {
     stage: &'p Stage,
 }
 
 impl Turn<'_> {
-    /// Says that another plane is done.
+    /// Reports that another plane is done.
     pub fn done(&self) {
         *lock(&self.stage.done) += 1;
         self.stage.moved.notify_all();
@@ -58,7 +58,7 @@ impl Turn<'_> {
 }
 
 impl Drop for Turn<'_> {
-    /// Nobody waits for one that panics: at the next barrier they all learn of it.
+    /// Releases threads that wait for one that panics; all learn of it at the next barrier.
     fn drop(&mut self) {
         if std::thread::panicking() {
             *lock(&self.stage.done) = u64::MAX;

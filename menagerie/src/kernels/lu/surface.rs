@@ -1,19 +1,19 @@
-//! The integral of the pressure over the surface of a box inside the grid: the third number by
-//! which a run of lu is judged (RNR-94-007, section 3.1).
+//! The integral of the pressure over the surface of a box inside the grid: the third number that
+//! verifies a run of lu (RNR-94-007, section 3.1).
 
 use crate::kernels::cfd::flow::Flow;
 use crate::kernels::cfd::{Axis, PRESSURE};
 use crate::kernels::{Member, Stopped};
 use std::ops::{Range, RangeInclusive};
 
-/// The integral. All members call it and get the same.
+/// The integral. All members call it and get the same result.
 ///
 /// # Errors
 ///
-/// Where the run shall end.
+/// If the run must end.
 pub fn integral(flow: Flow<'_>, member: &Member<'_>) -> Result<f64, Stopped> {
     let n = flow.grid.n();
-    // Not quite the points inside: the definition cuts a layer off y and z.
+    // Fewer than the points inside: the definition removes a layer from y and z.
     let extent = [1..=n - 2, 1..=n - 3, 2..=n - 2];
     let faces = [
         (Axis::X, Axis::Y, Axis::Z),

@@ -1,6 +1,6 @@
-//! The two triangular systems of a step: all points at once, each coupled to its neighbours before
-//! it (lower), then after it (upper). A sweep visits the points in such an order that what it
-//! needs is done: by plane, row and point, up and then down again.
+//! The two triangular systems of a step over all points: each point is coupled to the neighbours
+//! before it (lower), then to those after it (upper). A sweep visits the points by plane, row and
+//! point, up and then down again, so the neighbours that it needs are done.
 
 use super::pipeline::{Pipeline, Turn};
 use crate::kernels::Member;
@@ -12,14 +12,14 @@ use std::ops::Range;
 /// The over-relaxation factor (ω).
 pub const RELAXATION: f64 = 1.2;
 
-/// Where a sweep goes.
+/// The direction of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Up,
     Down,
 }
 
-/// One thread's part of the sweeps: all planes, of each a block of rows.
+/// One thread's part of the sweeps: a block of rows of each plane.
 #[derive(Debug)]
 pub struct Sweeper<'a> {
     flow: Flow<'a>,
@@ -34,7 +34,7 @@ pub struct Sweeper<'a> {
 }
 
 impl<'a> Sweeper<'a> {
-    /// Member `member`'s, for time steps of length `step`.
+    /// The part of `member`, for time steps of length `step`.
     pub fn new(
         flow: Flow<'a>,
         step: f64,
@@ -54,7 +54,7 @@ impl<'a> Sweeper<'a> {
         }
     }
 
-    /// Turns the right-hand side into the change: up and down.
+    /// Turns the right-hand side into the change, by a sweep up and one down.
     pub fn sweep(&mut self) {
         let planes = self.flow.grid.inside();
         for k in planes.clone() {
@@ -103,7 +103,7 @@ impl<'a> Sweeper<'a> {
         }
     }
 
-    /// What the changes at the three neighbours already visited do to the point at `place`.
+    /// The effect of the changes at the three visited neighbours on the point at `place`.
     #[inline]
     fn coupled(&self, place: usize, direction: Direction) -> Five {
         let mut sum = [0.0; 5];
@@ -126,7 +126,7 @@ impl<'a> Sweeper<'a> {
         sum
     }
 
-    /// The block by which the change at `place` itself counts.
+    /// The diagonal block of the point at `place`.
     #[inline]
     fn diagonal(&self, place: usize) -> Block {
         let state = self.flow.state.get(place);

@@ -1,18 +1,18 @@
-//! The operators of the V-cycle on grids with a periodic border: each a weighted sum over the 27
-//! points around one, with one weight for the point itself, the 6 that share a face with its cell,
-//! the 12 that share an edge and the 8 that share a corner.
+//! The operators of the V-cycle on grids with a periodic border. Each is a weighted sum over the 27
+//! points around a point, with one weight each for the point itself, the 6 that share a face with
+//! its cell, the 12 that share an edge and the 8 that share a corner.
 //!
-//! A row along the first axis is worked on as a whole: the sums over the faces' and edges' rows are
-//! made once for each point and used for its neighbours too, which saves two thirds of the
-//! additions. They stand in two lines of the thread's own.
+//! A row along the first axis is computed as a whole: the sums over the faces' and edges' rows are
+//! computed once for each point and used for its neighbours, too, which saves two thirds of the
+//! additions. Each thread keeps them in two lines of its own.
 //!
-//! Every operator ends with its result's border up to date and all members there.
+//! Every operator ends with a barrier and with the border of its result up to date.
 
 use crate::kernels::field::Field;
 use crate::kernels::team::{Member, Stopped};
 
-/// A weighting of the 27 points that the residual is made with: that of the finite-element
-/// Laplacian, whose weight for faces is 0.
+/// The residual's weights of the 27 points: those of the finite-element Laplacian, whose weight for
+/// faces is 0.
 const LAPLACIAN: [f64; 4] = [-8.0 / 3.0, 0.0, 1.0 / 6.0, 1.0 / 12.0];
 
 /// A cube of points with its border.
@@ -28,12 +28,12 @@ impl<'a> Grid<'a> {
         Grid { field, side }
     }
 
-    /// All of it.
+    /// All points.
     pub fn field(self) -> Field<'a> {
         self.field
     }
 
-    /// Where a point is.
+    /// The index of a point.
     pub fn index(self, plane: usize, row: usize, at: usize) -> usize {
         (plane * self.side + row) * self.side + at
     }
@@ -44,7 +44,7 @@ impl<'a> Grid<'a> {
         self.field.row(self.index(plane, row, 0), self.side)
     }
 
-    /// Makes a member's planes 0, of all, borders included.
+    /// Sets a member's planes to 0. The planes divided among members include the borders.
     pub fn clear(self, member: &Member<'_>) {
         let plane = self.side * self.side;
         let planes = member.share(self.side);
@@ -52,12 +52,12 @@ impl<'a> Grid<'a> {
             .fill(planes.start * plane..planes.end * plane, 0.0);
     }
 
-    /// A member's planes, borders left out.
+    /// A member's planes, without the borders.
     fn inner(self, member: &Member<'_>) -> std::ops::Range<usize> {
         member.share_of(1..self.side - 1)
     }
 
-    /// The sum of the squares of a member's points, borders left out.
+    /// The sum of the squares of a member's points, without the borders.
     pub fn squares(self, member: &Member<'_>) -> f64 {
         let mut sum = 0.0;
         for plane in self.inner(member) {
@@ -71,9 +71,9 @@ impl<'a> Grid<'a> {
         sum
     }
 
-    /// Makes the border repeat the opposite side, once all members have written their points.
-    /// First everybody's own planes along the first two axes, then the two planes at the ends,
-    /// which are copied row by row by all.
+    /// Copies the opposite sides to the border, once all members have written their points: first
+    /// along the first two axes, in each member's own planes, then the two planes at the ends,
+    /// whose rows all members divide.
     pub fn wrap(self, member: &Member<'_>) -> Result<(), Stopped> {
         let last = self.side - 1;
         for plane in self.inner(member) {
@@ -100,7 +100,7 @@ fn copy(from: Field<'_>, to: Field<'_>) {
     }
 }
 
-/// Two lines of sums over rows: those around a row that share a face with it, and an edge.
+/// Two lines of sums over the rows around a row: those that share a face with it, and those that share an edge.
 struct Sums {
     faces: Vec<f64>,
     edges: Vec<f64>,
@@ -114,7 +114,7 @@ impl Sums {
         }
     }
 
-    /// Adds up the rows around one.
+    /// Adds up the rows around a row.
     #[inline(always)]
     fn around(&mut self, grid: Grid<'_>, plane: usize, row: usize) {
         let side = grid.side;
@@ -182,8 +182,8 @@ pub fn smooth(
     u.wrap(member)
 }
 
-/// The coarse grid's points are means over the fine ones around them: half for the point itself,
-/// a quarter for those that share a face, an eighth for edges, a sixteenth for corners.
+/// Sets the coarse grid's points to weighted sums of the fine points around them: half for the point itself, a quarter
+/// for those that share a face, an eighth for edges, a sixteenth for corners.
 pub fn restrict(member: &Member<'_>, fine: Grid<'_>, coarse: Grid<'_>) -> Result<(), Stopped> {
     let side = coarse.side;
     let mut sums = Sums::new(fine.side);
@@ -205,12 +205,11 @@ pub fn restrict(member: &Member<'_>, fine: Grid<'_>, coarse: Grid<'_>) -> Result
     coarse.wrap(member)
 }
 
-/// Adds the coarse correction to the fine grid, linear between the coarse points. The planes of
-/// the fine grid at a coarse one and behind it are that one's owner's; borders come out right by
-/// themselves.
+/// Adds the coarse correction to the fine grid, with linear interpolation. The owner of a coarse
+/// plane computes the fine planes at it and behind it; borders become right without a copy.
 pub fn correct(member: &Member<'_>, coarse: Grid<'_>, fine: Grid<'_>) -> Result<(), Stopped> {
     let side = coarse.side;
-    // Sums over the coarse rows that a fine row lies between: one, two, two and four.
+    // Sums over the coarse rows around a fine row: one, two, two and four.
     let mut lines: [Vec<f64>; 4] = std::array::from_fn(|_| vec![0.0; side]);
     for plane in member.share(side - 1) {
         for row in 0..side - 1 {

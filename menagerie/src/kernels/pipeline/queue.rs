@@ -1,5 +1,5 @@
-//! A queue of limited length between threads: who finds it full or empty sleeps. It ends when its
-//! producers have left and it is empty, or when its consumers have left; those who panic leave too.
+//! A bounded queue between threads: a thread that finds it full or empty sleeps. It ends when its producers have left
+//! and it is empty, or when its consumers have left; a thread that panics leaves, too.
 
 use crate::sync::{lock, wait_while};
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ impl<T> Queue<T> {
         lock(&self.state)
     }
 
-    /// Puts an item at the end, once there is room. False if nobody will take it.
+    /// Puts an item at the end, once there is room. Returns false if all consumers have left.
     pub fn put(&self, item: T) -> bool {
         let mut state = wait_while(&self.emptied, self.state(), |state| {
             state.items.len() == self.depth && state.consumers > 0
@@ -53,7 +53,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Takes the first item, once there is one. None if none will come.
+    /// Takes the first item, once there is one. None if none will come any more.
     pub fn take(&self) -> Option<T> {
         let mut state = wait_while(&self.filled, self.state(), |state| {
             state.items.is_empty() && state.producers > 0
@@ -63,7 +63,7 @@ impl<T> Queue<T> {
         item
     }
 
-    /// The presence of one of the producers; he leaves when it is dropped.
+    /// The presence of a producer, which leaves when this is dropped.
     pub fn producer(&self) -> impl Drop + '_ {
         Leaving(|| {
             self.state().producers -= 1;
@@ -71,7 +71,7 @@ impl<T> Queue<T> {
         })
     }
 
-    /// The presence of one of the consumers; he leaves when it is dropped.
+    /// The presence of a consumer, which leaves when this is dropped.
     pub fn consumer(&self) -> impl Drop + '_ {
         Leaving(|| {
             self.state().consumers -= 1;
@@ -80,7 +80,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// Does something at its end.
+/// Calls a function when dropped.
 struct Leaving<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for Leaving<F> {

@@ -1,5 +1,5 @@
-//! What the stages do to a buffer: passes over all of it whose result depends on every word, so
-//! that an item that was mixed up with another, or worked on by two threads at once, shows.
+//! The stages' work on a buffer: passes over all of it whose result depends on every word. So
+//! errors show, such as items mixed up or processed by two threads at once.
 
 use crate::kernels::field::WholeField;
 use crate::random::{self, mix};
@@ -8,14 +8,13 @@ use std::sync::atomic::AtomicU32;
 /// Middle stages.
 pub const MIDDLE: usize = 4;
 
-/// Words of a buffer for each look into the table.
+/// Words of a buffer per table look-up.
 const LOOK_EVERY: usize = 8;
 
-/// How often a word is scrambled: that stage computes more than it reads, as hashing and
-/// compressing do.
+/// How often a word is scrambled: that stage is bound by computation, like hashing and compression.
 const ROUNDS: u32 = 16;
 
-/// First stage: fills a buffer with what `seed` and the item's `number` give.
+/// First stage: fills a buffer with values from `seed` and the item's `number`.
 pub fn load(words: WholeField<'_>, seed: u64, number: u64) {
     let mut state = mix(mix(seed).wrapping_add(number));
     for at in 0..words.len() {
@@ -34,7 +33,7 @@ pub fn rewrite(stage: usize, words: WholeField<'_>, table: WholeField<'_>) {
     }
 }
 
-/// Every word becomes its difference to the one before.
+/// Replaces every word by its difference from the one before.
 fn difference(words: WholeField<'_>) {
     let mut before = 0u32;
     for at in 0..words.len() {
@@ -44,7 +43,7 @@ fn difference(words: WholeField<'_>) {
     }
 }
 
-/// Every word is multiplied and turned, many times over.
+/// Multiplies and rotates every word many times.
 fn scramble(words: WholeField<'_>) {
     for at in 0..words.len() {
         let turn = |word: u32, _| {
@@ -55,7 +54,7 @@ fn scramble(words: WholeField<'_>) {
     }
 }
 
-/// Words here and there get what the table has at the place that they name.
+/// Adds to some words the table's entries at the places that they name.
 fn look_up(words: WholeField<'_>, table: WholeField<'_>) {
     for at in (0..words.len()).step_by(LOOK_EVERY) {
         let word = words.get(at);
@@ -64,7 +63,7 @@ fn look_up(words: WholeField<'_>, table: WholeField<'_>) {
     }
 }
 
-/// Every word becomes the sum of all up to it, from the end.
+/// Replaces every word by the sum of all words from the end up to it.
 fn gather(words: WholeField<'_>) {
     let mut sum = 0u32;
     for at in (0..words.len()).rev() {
@@ -73,14 +72,14 @@ fn gather(words: WholeField<'_>) {
     }
 }
 
-/// Last stage: one number for all words.
+/// Last stage: a digest of all words.
 pub fn digest(words: WholeField<'_>) -> u64 {
     (0..words.len()).fold(0, |sum, at| {
         random::next(sum).wrapping_add(u64::from(words.get(at)))
     })
 }
 
-/// The digest of item `number`, made by one thread in memory of its own.
+/// The digest of item `number`, computed by one thread in its own memory.
 pub fn alone(words: &[AtomicU32], table: WholeField<'_>, seed: u64, number: u64) -> u64 {
     let words = WholeField::over(words);
     load(words, seed, number);

@@ -1,5 +1,5 @@
-//! The eigenvectors of the flux Jacobians along x, y and z, which turn the five equations into
-//! five that stand alone: three that travel with the flow and two with sound.
+//! The eigenvectors of the flux Jacobians along x, y and z, which decouple the five equations:
+//! three travel with the flow and two with sound.
 //!
 //! The scheme needs the inverse eigenvectors of x, the products of those of one axis with the next
 //! (constant matrices), and the eigenvectors of z (RNR-94-007, section 3.4.3: T_ξ⁻¹, N, P, T_ζ).
@@ -7,7 +7,7 @@
 use crate::kernels::cfd::{ENERGY, Five, PRESSURE};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// What the eigenvectors at a point depend on.
+/// The quantities that determine the eigenvectors at a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// Density.
@@ -19,13 +19,13 @@ pub struct Point {
 }
 
 impl Point {
-    /// Kinetic energy of a unit of mass.
+    /// Kinetic energy per unit of mass.
     fn kinetic(self) -> f64 {
         let [x, y, z] = self.velocity;
         0.5 * (x * x + y * y + z * z)
     }
 
-    /// Conserved quantities into the characteristic ones of x.
+    /// Converts conserved quantities to the characteristic ones of x.
     pub fn into_x(self, r: Five) -> Five {
         let [x, y, z] = self.velocity;
         let volume = 1.0 / self.density;
@@ -42,7 +42,7 @@ impl Point {
         ]
     }
 
-    /// Characteristic quantities of z into conserved ones.
+    /// Converts characteristic quantities of z to conserved ones.
     pub fn out_of_z(self, r: Five) -> Five {
         let [x, y, z] = self.velocity;
         let scaled = FRAC_1_SQRT_2 * self.density;
@@ -62,14 +62,14 @@ impl Point {
     }
 }
 
-/// Characteristic quantities of x into those of y.
+/// Converts characteristic quantities of x to those of y.
 pub fn x_into_y(r: Five) -> Five {
     let (turned, half) = (FRAC_1_SQRT_2 * r[2], 0.5 * (r[3] + r[4]));
     let across = FRAC_1_SQRT_2 * (r[3] - r[4]);
     [-r[1], r[0], across, half - turned, half + turned]
 }
 
-/// Characteristic quantities of y into those of z.
+/// Converts characteristic quantities of y to those of z.
 pub fn y_into_z(r: Five) -> Five {
     let (turned, half) = (FRAC_1_SQRT_2 * r[0], 0.5 * (r[3] + r[4]));
     let across = FRAC_1_SQRT_2 * (r[3] - r[4]);

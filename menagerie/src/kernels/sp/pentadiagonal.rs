@@ -1,26 +1,26 @@
-//! The scalar pentadiagonal systems of one direction: five for each line of the grid, three of
-//! them (those that travel with the flow) with the same matrix.
+//! The scalar pentadiagonal systems of one direction: five for each line of the grid, of which
+//! three (those that travel with the flow) have the same matrix.
 //!
-//! A row couples a point to two neighbours on either side. Rows are eliminated in order: once row
-//! p - 1 and p - 2 are of the form r(p) + d r(p+1) + e r(p+2), row p is brought to it too, and a
-//! second pass from the far end inserts. What lies on the border does not change, so rows start
-//! and end inside.
+//! A row couples a point to two neighbours on either side. Rows are eliminated in order: once rows
+//! p - 1 and p - 2 have the form r(p) + d r(p+1) + e r(p+2), row p is brought to this form, too. A
+//! second pass from the far end substitutes back. Border values do not change, so rows start and
+//! end inside.
 //!
-//! Lines along x are done one after the other; along y and z all lines of a plane advance
-//! together, so that the innermost loop always runs through memory in order.
+//! Lines along x are solved one at a time; along y and z, all lines of a plane advance together, so
+//! the innermost loop always accesses memory in order.
 
 use crate::kernels::cfd::flow::Flow;
 use crate::kernels::cfd::{Axis, CONDUCTION, DISSIPATION, Five, VISCOSITY, fourth_difference};
 use crate::kernels::field::Field;
 
-/// What is left of a row of three matrices: what r(p+1) and r(p+2) are multiplied with.
+/// The rest of a row of three matrices after elimination: the factors of r(p+1) and r(p+2).
 type Upper = [[f64; 2]; 3];
 
-/// Which of the five unknowns each matrix is of: those carried by the flow, and those of sound
-/// that travels with and against it.
+/// The unknowns of each matrix: those carried by the flow, and those of sound that travels with and
+/// against it.
 const UNKNOWNS: [std::ops::Range<usize>; 3] = [0..3, 3..4, 4..5];
 
-/// Solves planes of systems; its memory is one thread's own.
+/// Solves planes of systems; its memory belongs to one thread.
 #[derive(Debug)]
 pub struct Solver<'a> {
     flow: Flow<'a>,
@@ -35,7 +35,7 @@ struct Plane {
     axis: Axis,
     /// The place of position 0 of line 0.
     origin: usize,
-    /// Places between neighbours on a line, and between lines.
+    /// Distance in places between neighbours on a line, and between lines.
     along: usize,
     across: usize,
 }
@@ -52,8 +52,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Solves all systems along `axis` that lie in a plane: of constant z and number `plane` for
-    /// x and y, of constant y for z.
+    /// Solves all systems along `axis` in plane number `plane`: of constant z for x and y, of
+    /// constant y for z.
     pub fn solve(&mut self, axis: Axis, plane: usize) {
         let grid = self.flow.grid;
         let (origin, across) = match axis {
@@ -83,7 +83,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Index of what is left of row `position` of `line`.
+    /// Index of the rest of row `position` of `line`.
     #[inline]
     fn kept(&self, plane: Plane, line: usize, position: usize) -> usize {
         let n = self.flow.grid.n();
@@ -93,10 +93,10 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Brings row `position` to r(p) + d r(p+1) + e r(p+2).
+    /// Brings row `position` to the form r(p) + d r(p+1) + e r(p+2).
     #[inline]
     fn eliminate(&mut self, plane: Plane, line: usize, position: usize) {
-        // Row 0 is border, with nothing left of it; row 1 has no weight for what would be before.
+        // Row 0 is border and has no rest; row 1 has no weight for the point before it.
         let (near, far) = (position - 1, position.saturating_sub(2));
         let place = plane.place(line, position);
         let rows = self.rows(plane, place, position);
@@ -130,7 +130,7 @@ impl<'a> Solver<'a> {
         let (first, second) = self.flow.grid.differences(self.step);
         let (low, high) = (place - plane.along, place + plane.along);
         let diffusion = |place: usize| {
-            // The largest of the five equations'.
+            // The largest diffusion of the five equations.
             let viscous = VISCOSITY * self.flow.volume.get(place);
             plane.axis.diffusion() + viscous * CONDUCTION.max(4.0 / 3.0)
         };
@@ -148,10 +148,10 @@ impl<'a> Solver<'a> {
         ]
     }
 
-    /// Inserts what is known of the two rows after `position`.
+    /// Substitutes the solutions of the two rows after `position`.
     #[inline]
     fn insert(&self, plane: Plane, line: usize, position: usize) {
-        // The border does not change: beyond the last row there is nothing to insert.
+        // The border does not change: beyond the last row there is nothing to substitute.
         let (near, far) = (position + 1, (position + 2).min(self.flow.grid.n() - 1));
         let place = plane.place(line, position);
         let change = self.flow.change;

@@ -1,4 +1,4 @@
-//! An element: 5 by 5 by 5 values at Gauss-Lobatto-Legendre points of a cube, and what is computed
+//! An element: 5 by 5 by 5 values at Gauss-Lobatto-Legendre points of a cube, and the operators
 //! within it. The values are those of a polynomial of degree four along each axis.
 
 /// Points along an axis.
@@ -16,10 +16,10 @@ pub const WEIGHTS: [f64; POINTS] = [0.1, 49.0 / 90.0, 32.0 / 45.0, 49.0 / 90.0, 
 
 /// Speed of the source, and of the medium, along each axis.
 pub const VELOCITY: f64 = 3.0;
-/// How well the medium conducts heat.
+/// Heat conductivity of the medium.
 pub const CONDUCTIVITY: f64 = 0.005;
 
-/// Where the points lie from -1 to 1.
+/// The points on the interval from -1 to 1.
 pub fn points() -> [f64; POINTS] {
     let inner = (3.0f64 / 7.0).sqrt();
     [-1.0, -inner, 0.0, inner, 1.0]
@@ -30,7 +30,7 @@ pub const fn point(at: [usize; 3]) -> usize {
     (at[2] * POINTS + at[1]) * POINTS + at[0]
 }
 
-/// How much each point's value counts in the polynomial's value at `at`.
+/// The weight of each point's value in the polynomial's value at `at`.
 pub fn interpolation(at: f64) -> [f64; POINTS] {
     let points = points();
     std::array::from_fn(|of| {
@@ -41,16 +41,16 @@ pub fn interpolation(at: f64) -> [f64; POINTS] {
     })
 }
 
-/// The operators, worked out once.
+/// The operators, computed once.
 #[derive(Debug)]
 pub struct Operators {
     /// The slope at each point.
     derivative: Line,
-    /// The integral of the product of two slopes.
+    /// The integrals of products of two slopes.
     stiffness: Line,
     /// From an element to its near and its far half.
     halves: [Line; 2],
-    /// From the two halves to the element: which half knows a point, and how.
+    /// From the two halves to the element: the half that contains each point, and the weights.
     whole: [(usize, [f64; POINTS]); POINTS],
 }
 
@@ -108,7 +108,7 @@ impl Operators {
         values
     }
 
-    /// How fast the temperature changes by being carried along, in an element of that `side`.
+    /// The rate of change of the temperature by convection, in an element of this `side`.
     pub fn carried(&self, values: &Values, side: f64) -> Values {
         let slopes = [0, 1, 2].map(|axis| along(axis, &self.derivative, values));
         std::array::from_fn(|p| {
@@ -157,8 +157,7 @@ const fn weighted(axes: [bool; 3]) -> Values {
     product
 }
 
-/// What conduction and mass are scaled with in an element of that `side`, for steps of length
-/// `step`.
+/// The factors of conduction and mass in an element of this `side`, for steps of length `step`.
 pub fn scales(side: f64, step: f64) -> [f64; 2] {
     let half = 0.5 * side;
     [CONDUCTIVITY * half, half.powi(3) / step]
@@ -195,7 +194,7 @@ fn derivative() -> Line {
     let points = points();
     std::array::from_fn(|at| {
         std::array::from_fn(|of| {
-            // The derivative of the product that `interpolation` is.
+            // The derivative of the product in `interpolation`.
             let others = |left_out: usize| (0..POINTS).filter(move |&o| o != of && o != left_out);
             (0..POINTS)
                 .filter(|&slope| slope != of)

@@ -1,17 +1,17 @@
 //! The mesh: cubes of different sizes that fill the unit cube, fine where the source of heat is.
 //!
-//! It is an octree's leaves. Two that share a face or an edge differ by at most one level; those
-//! that only share a corner may differ by more. Which leaves there are follows from where the
-//! source is and where it has been, never from the solution.
+//! It consists of an octree's leaves. Two leaves that share a face or an edge differ by at most one
+//! level; those that share only a corner may differ by more. The leaves depend on the source's
+//! present and past positions, never on the solution.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// A cube: one of the 8^level of its level.
+/// A cube: one of the 8^level cubes of its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cell {
     /// 0 is the unit cube; each level halves the side.
     pub level: u32,
-    /// Where it lies, in its own sides from the origin.
+    /// Its position, in multiples of its side from the origin.
     pub at: [u32; 3],
 }
 
@@ -40,7 +40,7 @@ impl Cell {
         }
     }
 
-    /// What it is a part of, and which.
+    /// The cube that it is a part of, and its octant there.
     pub fn parent(self) -> Option<(Cell, usize)> {
         let level = self.level.checked_sub(1)?;
         let octant = (0..3).map(|axis| (self.at[axis] as usize & 1) << axis);
@@ -48,12 +48,12 @@ impl Cell {
         Some((Cell { level, at }, octant.sum()))
     }
 
-    /// It and all that it is a part of.
+    /// It and all cubes that contain it.
     fn enclosing(self) -> impl Iterator<Item = Cell> {
         std::iter::successors(Some(self), |cell| cell.parent().map(|(parent, _)| parent))
     }
 
-    /// The cube of the same size that lies so many sides away, if that is in the unit cube.
+    /// The cube of the same size that is `away` sides away, if it is in the unit cube.
     pub fn neighbour(self, away: [i32; 3]) -> Option<Cell> {
         let mut at = self.at;
         for (at, away) in at.iter_mut().zip(away) {
@@ -67,7 +67,7 @@ impl Cell {
         })
     }
 
-    /// Its place on the curve that runs through all cells as the octree does, x fastest.
+    /// Its place on the space-filling curve of the octree, x fastest.
     fn order(self, finest: u32) -> u64 {
         let bit = |axis: usize, bit: u32| {
             let fine = u64::from(self.at[axis]) << (finest - self.level);
@@ -102,10 +102,10 @@ impl Ball {
     }
 }
 
-/// What is where a cell would be.
+/// What occupies the place of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: it lies outside.
+    /// Nothing: it is outside the unit cube.
     Outside,
     /// The cell itself, or one that contains it.
     Whole(Cell),
@@ -136,7 +136,7 @@ impl Mesh {
         cells
     }
 
-    /// What is at the cell `away` from `cell`.
+    /// What occupies the cell `away` from `cell`.
     pub fn look(&self, cell: Cell, away: [i32; 3]) -> Found {
         cell.neighbour(away)
             .map_or(Found::Outside, |neighbour| self.find(neighbour))
@@ -147,8 +147,7 @@ impl Mesh {
         whole.map_or(Found::Parts, Found::Whole)
     }
 
-    /// Refines all leaves that touch the ball as far as possible, and joins those again that no longer
-    /// need to be so fine.
+    /// Refines all leaves that touch the ball as far as possible, and joins leaves that no longer need to be so fine.
     pub fn adapt(&mut self, ball: &Ball) {
         loop {
             let finest = self.finest;
@@ -163,7 +162,7 @@ impl Mesh {
         while self.coarsen(ball) {}
     }
 
-    /// Takes `cell` apart, and before it the larger leaves around it.
+    /// Splits `cell`, after the larger leaves around it.
     fn refine(&mut self, cell: Cell) {
         for away in around() {
             if let Found::Whole(neighbour) = self.look(cell, away)
@@ -177,8 +176,8 @@ impl Mesh {
         }
     }
 
-    /// Puts eight leaves together wherever the ball touches none and no smaller leaf is in the way.
-    /// Whether there were any.
+    /// Joins eight leaves wherever the ball touches none of them and no smaller leaf prevents it.
+    /// Returns whether it joined any.
     fn coarsen(&mut self, ball: &Ball) -> bool {
         let parents: BTreeSet<_> = self
             .leaves
@@ -205,19 +204,19 @@ impl Mesh {
     }
 }
 
-/// The way to the 18 neighbours that share a face or an edge.
+/// The offsets of the 18 neighbours that share a face or an edge.
 fn around() -> impl Iterator<Item = [i32; 3]> {
     (0..27)
         .map(|way| [way % 3 - 1, way / 3 % 3 - 1, way / 9 - 1])
         .filter(|way| (1..=2).contains(&way.iter().filter(|along| **along != 0).count()))
 }
 
-/// Where in a list of cells each one is.
+/// The place of each cell in a list.
 #[derive(Debug, Default)]
 pub struct Places(HashMap<Cell, usize>);
 
 impl Places {
-    /// Of `cells`.
+    /// The places of `cells`.
     pub fn new(cells: &[Cell]) -> Places {
         Places(cells.iter().copied().zip(0..).collect())
     }
@@ -270,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Elements after each change of the mesh in class S, as the NAS program tells them.
+    /// Elements after each change of the mesh in class S, as the NAS program prints them.
     #[test]
     fn the_mesh_is_that_of_the_nas_program() {
         let mut mesh = Mesh::new(4);

@@ -1,14 +1,14 @@
-//! Mortars: what holds elements together. The values on the surface of elements are not free; they
-//! follow from values at mortar points, which belong to the finest edges and faces there are.
+//! Mortars, which connect elements. The values on the surface of elements are not free: they follow
+//! from values at mortar points, which belong to the finest edges and faces.
 //!
-//! Where an element meets equals or larger ones, mortar points are its own surface points. An edge
-//! or face of it that smaller elements meet is split: its three inner values along each axis are a
-//! projection from nine mortar points (two halves of five, one in common), such that no polynomial
-//! of degree two sees the difference. For a face that is done along one axis, then the other.
+//! Where an element meets equal or larger ones, mortar points are its own surface points. An edge or face that meets
+//! smaller elements is split: its three inner values along each axis are a projection from nine mortar points (two
+//! halves of five, one in common), whose error is orthogonal to polynomials of degree two. For a face, the projection
+//! is done along one axis, then the other.
 //!
-//! An element sees mortar points in slots: 8 vertices; for each of 12 edges the up to 7 inner
-//! points; for each of 6 faces the up to 49. Which slots are used follows from what is split.
-//! Source: Feng, Van der Wijngaart, Biswas, Mavriplis, NAS-04-006 and J. Sci. Comput. 27 (2006).
+//! An element has slots for mortar points: 8 vertices, up to 7 inner points of each of 12 edges,
+//! and up to 49 of each of 6 faces. The split edges and faces determine the slots used. Source:
+//! Feng, Van der Wijngaart, Biswas, Mavriplis, NAS-04-006 and J. Sci. Comput. 27 (2006).
 
 use super::element::{POINTS, Values, WEIGHTS, point, points};
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ const FACES: usize = EDGES + 12 * FINE_INNER;
 /// Slots of an element.
 pub const SLOTS: usize = FACES + 6 * FINE_INNER * FINE_INNER;
 
-/// Mortar values, or what is to be added to them, slot by slot.
+/// Mortar values, or additions to them, slot by slot.
 pub type Skeleton = [f64; SLOTS];
 
 /// Which edges (bits 0 to 11) and faces (bits 12 to 17) of an element are split.
@@ -32,22 +32,22 @@ pub type Skeleton = [f64; SLOTS];
 pub struct Split(pub u32);
 
 impl Split {
-    /// Whether edge `edge` is.
+    /// Whether edge `edge` is split.
     pub fn edge(self, edge: Edge) -> bool {
         self.0 >> edge.number() & 1 != 0
     }
 
-    /// Whether face `face` is.
+    /// Whether face `face` is split.
     pub fn face(self, face: Face) -> bool {
         self.0 >> (12 + face.number()) & 1 != 0
     }
 
-    /// With that edge split too.
+    /// Marks an edge as split.
     pub fn set_edge(&mut self, edge: Edge) {
         self.0 |= 1 << edge.number();
     }
 
-    /// With that face split too.
+    /// Marks a face as split.
     pub fn set_face(&mut self, face: Face) {
         self.0 |= 1 << (12 + face.number());
     }
@@ -58,7 +58,7 @@ pub const fn others(axis: usize) -> [usize; 2] {
     [[1, 2], [0, 2], [0, 1]][axis]
 }
 
-/// An edge: along which axis, and on which side along each of the two others.
+/// An edge: its axis, and its side along each of the two others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// Its direction.
@@ -68,7 +68,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// All 12.
+    /// All 12 edges.
     pub fn all() -> impl Iterator<Item = Edge> {
         (0..12).map(Edge::numbered)
     }
@@ -84,7 +84,7 @@ impl Edge {
         4 * self.axis + self.sides[0] + 2 * self.sides[1]
     }
 
-    /// Near or far along each axis; of its own, `along`.
+    /// Its corner: near or far along each axis; `along` is that of its own axis.
     pub fn corner(self, along: usize) -> [usize; 3] {
         let mut corner = [along; 3];
         for (axis, side) in others(self.axis).into_iter().zip(self.sides) {
@@ -114,7 +114,7 @@ impl Edge {
     }
 }
 
-/// A face: across which axis, near or far.
+/// A face: its normal axis and side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Face {
     /// Its normal.
@@ -124,7 +124,7 @@ pub struct Face {
 }
 
 impl Face {
-    /// All 6.
+    /// All 6 faces.
     pub fn all() -> impl Iterator<Item = Face> {
         (0..6).map(Face::numbered)
     }
@@ -140,7 +140,7 @@ impl Face {
         2 * self.axis + self.side
     }
 
-    /// Whether `edge` is one of its four.
+    /// Whether `edge` is one of its four edges.
     pub fn has(self, edge: Edge) -> bool {
         edge.axis != self.axis && edge.corner(0)[self.axis] == self.side
     }
@@ -187,17 +187,17 @@ impl Face {
     }
 }
 
-/// The slot, and number, of the vertex that lies near or far along each axis.
+/// The slot, and number, of the vertex that is near (0) or far (1) along each axis.
 pub const fn vertex(corner: [usize; 3]) -> usize {
     corner[0] | corner[1] << 1 | corner[2] << 2
 }
 
-/// Near or far along each axis, of vertex `number`.
+/// The side of vertex `number` along each axis: near (0) or far (1).
 pub const fn corner(number: usize) -> [usize; 3] {
     [number & 1, number >> 1 & 1, number >> 2 & 1]
 }
 
-/// Tables that do not change.
+/// Constant tables.
 struct Tables {
     /// From nine mortar points to three inner points.
     projection: [[f64; FINE]; INNER],
@@ -225,8 +225,8 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     }
 });
 
-/// The inner values of a polynomial of degree four that has the ends of a piecewise one, and whose
-/// difference to it is orthogonal to 1, x and x².
+/// The inner values of a polynomial of degree four that agrees with a piecewise one at the ends,
+/// and whose difference from it is orthogonal to 1, x and x².
 fn projection() -> [[f64; FINE]; INNER] {
     let points = points();
     let moment = |degree: usize, at: f64| std::iter::repeat_n(at, degree).product::<f64>();
@@ -248,7 +248,7 @@ fn projection() -> [[f64; FINE]; INNER] {
     solve(left, right)
 }
 
-/// Solves three equations for nine right-hand sides, by elimination without exchange of rows.
+/// Solves three equations for nine right-hand sides, by elimination without pivoting.
 fn solve(mut left: [[f64; INNER]; INNER], mut right: [[f64; FINE]; INNER]) -> [[f64; FINE]; INNER] {
     for pivot in 0..INNER {
         let scale = 1.0 / left[pivot][pivot];
@@ -264,7 +264,7 @@ fn solve(mut left: [[f64; INNER]; INNER], mut right: [[f64; FINE]; INNER]) -> [[
     right
 }
 
-/// Makes the surface of an element what the mortars say; `mortar` reads a slot.
+/// Sets the surface of an element from the mortars; `mortar` reads a slot.
 #[inline]
 pub fn expand(split: Split, mortar: impl Fn(usize) -> f64, values: &mut Values) {
     let tables = &*TABLES;
@@ -301,7 +301,7 @@ pub fn expand(split: Split, mortar: impl Fn(usize) -> f64, values: &mut Values) 
     }
 }
 
-/// What the surface of an element adds to the mortars: the transpose of [`expand`].
+/// The additions of an element's surface to the mortars: the transpose of [`expand`].
 #[inline]
 pub fn compress(split: Split, values: &Values) -> Skeleton {
     let tables = &*TABLES;
@@ -351,7 +351,7 @@ fn column(matrix: &[[f64; FINE]; INNER], at: usize, vector: &[f64; INNER]) -> f6
     matrix.iter().zip(vector).map(|(row, v)| row[at] * v).sum()
 }
 
-/// The slots that an element uses, in runs.
+/// The slots that an element uses.
 #[inline]
 pub fn used(split: Split) -> impl Iterator<Item = usize> {
     let edges = Edge::all().flat_map(move |edge| {
@@ -366,8 +366,8 @@ pub fn used(split: Split) -> impl Iterator<Item = usize> {
     (0..8).chain(edges).chain(faces)
 }
 
-/// What each slot counts in an average of surface values over elements: what is split does not, a
-/// vertex by the share of the three faces there that are whole.
+/// The weight of each slot in an average of surface values over elements: 0 for split edges and
+/// faces; for a vertex, the share of its three faces that are not split.
 pub fn weights(split: Split) -> Skeleton {
     let mut weights = [0.0; SLOTS];
     for (number, weight) in weights.iter_mut().take(8).enumerate() {
@@ -386,7 +386,7 @@ pub fn weights(split: Split) -> Skeleton {
     weights
 }
 
-/// The surface values of an element as its own mortar points have them, where nothing is split.
+/// The surface values of an element at its own mortar points, weighted for the average.
 pub fn plain(split: Split, values: &Values) -> Skeleton {
     let (mortar, weights) = (compress(Split(0), values), weights(split));
     std::array::from_fn(|slot| mortar[slot] * weights[slot])
@@ -425,7 +425,7 @@ mod tests {
     fn splits() -> impl Strategy<Value = Split> {
         (0u32..1 << 18).prop_map(|bits| {
             let mut split = Split(bits);
-            // A split face has split edges.
+            // The edges of a split face are split.
             for face in Face::all()
                 .filter(|face| split.face(*face))
                 .collect::<Vec<_>>()

@@ -1,27 +1,27 @@
-//! Numbers for mortar points: which points of different elements are the same.
+//! Numbers mortar points, so that equal points of different elements have equal numbers.
 //!
 //! A mortar point belongs to a vertex, an edge or a face of the finest elements that meet there.
-//! Those are known by where they lie and how large they are, so equal points get equal numbers.
+//! Position and size identify these.
 
 use super::mesh::{Cell, Found, Mesh, Places};
 use super::mortar::{Edge, Face, Split, corner, others};
 use std::collections::HashMap;
 
-/// A vertex, edge or face: what it is, its level, and where it lies in sides of that level.
-/// Vertices are of the finest level.
+/// A vertex, edge or face: its kind, its level, and its position in sides of that level. Vertices
+/// use the finest level.
 type Key = (Kind, u32, [u32; 3]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Vertex,
-    /// Along that axis.
+    /// Along this axis.
     Edge(usize),
-    /// Across that axis.
+    /// Across this axis.
     Face(usize),
 }
 
 impl Kind {
-    /// Mortar points that belong to one.
+    /// Number of its mortar points.
     const fn points(self) -> u32 {
         match self {
             Kind::Vertex => 1,
@@ -31,15 +31,15 @@ impl Kind {
     }
 }
 
-/// The leaves of a mesh in order, and what connects them.
+/// The leaves of a mesh in order, and their connections.
 #[derive(Debug, Default)]
 pub struct Grid {
     finest: u32,
     /// The elements.
     pub cells: Vec<Cell>,
-    /// Where in `cells` each is.
+    /// The place of each in `cells`.
     pub places: Places,
-    /// What of each element is split.
+    /// The split edges and faces of each element.
     pub splits: Vec<Split>,
     /// Whether each mortar point lies on the border of the unit cube.
     pub border: Vec<bool>,
@@ -47,7 +47,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Of the leaves of `mesh`.
+    /// The grid of the leaves of `mesh`.
     pub fn new(mesh: &Mesh, finest: u32) -> Grid {
         let cells = mesh.cells();
         let places = Places::new(&cells);
@@ -75,12 +75,12 @@ impl Grid {
         grid
     }
 
-    /// Mortar points there are.
+    /// Number of mortar points.
     pub fn mortars(&self) -> usize {
         self.border.len()
     }
 
-    /// Gives what `key` says numbers, unless it has them.
+    /// Numbers the mortar points of `key`, unless they have numbers.
     fn number(&mut self, key: Key) {
         let next = self.border.len() as u32;
         let (kind, level, at) = key;
@@ -105,16 +105,16 @@ impl Grid {
         }
     }
 
-    /// The vertex so many half sides from the corner of `cell`.
+    /// The vertex at a distance of `halves` half sides from the corner of `cell`.
     fn vertex(&self, cell: Cell, halves: [u32; 3]) -> Key {
         let at = std::array::from_fn(|axis| {
-            // In halves of the finest side, which no vertex needs.
+            // In halves of the finest side, then in whole ones, which suffice for vertices.
             (2 * cell.at[axis] + halves[axis]) << (self.finest - cell.level) >> 1
         });
         (Kind::Vertex, 0, at)
     }
 
-    /// Tells the number of the mortar point in every slot that `element` uses.
+    /// Calls `tell` with every slot that `element` uses and the number of its mortar point.
     pub fn slots(&self, element: usize, mut tell: impl FnMut(usize, u32)) {
         let (cell, split) = (self.cells[element], self.splits[element]);
         for vertex in 0..8 {
@@ -147,7 +147,7 @@ impl Grid {
         }
     }
 
-    /// The 49 inner slots of a split face: four faces, the cross between them, its centre.
+    /// Calls `tell` for the 49 inner slots of a split face: four faces, the cross between them, its centre.
     fn split_face(&self, cell: Cell, face: Face, tell: &mut impl FnMut(usize, u32)) {
         let axes = others(face.axis);
         let level = cell.level + 1;
@@ -179,7 +179,7 @@ impl Grid {
     }
 }
 
-/// What of `cell` smaller leaves meet.
+/// The edges and faces of `cell` that meet smaller leaves.
 fn split(mesh: &Mesh, cell: Cell) -> Split {
     let mut split = Split::default();
     for face in Face::all() {
@@ -221,9 +221,9 @@ fn face_key(cell: Cell, face: Face) -> Key {
     (Kind::Face(face.axis), cell.level, at)
 }
 
-/// For every mortar point, the slots of all elements that are it: those of point m are
-/// `slots[starts[m]..starts[m + 1]]`, in the elements' order. A slot's number is that of its
-/// element times [`SLOTS`](super::mortar::SLOTS) plus its own.
+/// For every mortar point, its slots in all elements: those of point m are
+/// `slots[starts[m]..starts[m + 1]]`, in the elements' order. A slot's number is its element's
+/// times [`SLOTS`](super::mortar::SLOTS), plus its own.
 #[derive(Debug, Default)]
 pub struct Sources {
     starts: Vec<u32>,
@@ -231,7 +231,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// From the mortar point of every slot of every element; `u32::MAX` for slots not used.
+    /// Built from the mortar point of every slot of every element; `u32::MAX` for unused slots.
     pub fn new(mortars: usize, slots: impl Iterator<Item = u32> + Clone) -> Sources {
         let used = slots.zip(0u32..).filter(|(mortar, _)| *mortar != u32::MAX);
         let mut starts = vec![0u32; mortars + 1];
@@ -251,7 +251,7 @@ impl Sources {
         }
     }
 
-    /// The slots that are mortar point `mortar`.
+    /// The slots of mortar point `mortar`.
     #[inline]
     pub fn of(&self, mortar: usize) -> &[u32] {
         &self.slots[self.starts[mortar] as usize..self.starts[mortar + 1] as usize]

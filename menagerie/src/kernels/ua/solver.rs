@@ -1,11 +1,11 @@
-//! A time step: heat is carried along and added by the source, explicitly; then it is conducted,
-//! implicitly, by ten steps of conjugate gradients with the diagonal as preconditioner.
+//! A time step: convection and the heat source, explicitly; then conduction, implicitly, by ten
+//! steps of conjugate gradients with the diagonal as preconditioner.
 //!
-//! The unknowns are the inner points of the elements and the mortar points. The operator is: from
-//! mortars to surfaces, conduction and mass in each element, from surfaces back to the mortars.
-//! Threads split the elements, and the mortar points, both in the octree's order. On the way back
-//! each element leaves what it adds in its slots, and each mortar point collects it from there, so
-//! that sums do not depend on who comes first.
+//! The unknowns are the inner points of the elements and the mortar points. The operator expands
+//! mortars to surfaces, applies conduction and mass in each element, and compresses surfaces to
+//! mortars. Threads split the elements, and the mortar points, both in the octree's order. In the
+//! last part, each element stores its additions in its slots, and each mortar point collects them
+//! from there, so sums do not depend on the order of threads.
 
 use super::element::{self, Operators, POINTS, VOLUME, Values};
 use super::mesh::{Ball, Cell};
@@ -19,27 +19,27 @@ use std::sync::Arc;
 /// Steps of conjugate gradients.
 const ITERATIONS: usize = 10;
 
-/// What conjugate gradients work on, for the elements' points or the mortar points.
+/// The vectors of conjugate gradients, for the elements' points or the mortar points.
 #[derive(Clone, Copy, Debug)]
 pub struct Unknowns<'a> {
-    /// What the equations still miss.
+    /// The residual of the equations.
     pub residual: Field<'a>,
-    /// Where the next step goes.
+    /// The direction of the next step.
     pub direction: Field<'a>,
-    /// What the operator makes of the direction.
+    /// The operator applied to the direction.
     pub image: Field<'a>,
-    /// What conduction adds to the temperature.
+    /// The change of the temperature by conduction.
     pub update: Field<'a>,
 }
 
 /// Values at the points of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'a> {
-    /// The temperature, twice: the mesh's change takes it from one to the other.
+    /// The temperature, in two copies: a change of the mesh transfers it from one to the other.
     pub temperature: [Field<'a>; 2],
-    /// What is solved for.
+    /// The unknowns of the linear system.
     pub unknowns: Unknowns<'a>,
-    /// What elements leave for mortars.
+    /// The elements' additions for mortars.
     pub slots: Field<'a>,
     /// The mortar point of every slot.
     pub index: WholeField<'a>,
@@ -48,40 +48,40 @@ pub struct Elements<'a> {
 /// Values at mortar points.
 #[derive(Clone, Copy, Debug)]
 pub struct Mortars<'a> {
-    /// The temperature that conduction starts from.
+    /// The temperature before conduction.
     pub guess: Field<'a>,
-    /// What is solved for.
+    /// The unknowns of the linear system.
     pub unknowns: Unknowns<'a>,
-    /// One over the diagonal; zero on the border, whose temperature is held.
+    /// One over the diagonal; zero on the border, whose temperature is fixed.
     pub inverse: Field<'a>,
-    /// One over the elements that an average is of.
+    /// One over the number of elements in an average.
     pub share: Field<'a>,
 }
 
 /// One thread's part of the steps.
 #[derive(Debug)]
 pub struct Solver<'a> {
-    /// What the elements hold.
+    /// The data of the elements.
     pub elements: Elements<'a>,
-    /// What the mortar points hold.
+    /// The data of the mortar points.
     pub mortars: Mortars<'a>,
     /// The mesh.
     pub grid: Arc<Grid>,
     /// Its slots by mortar point.
     pub sources: Arc<Sources>,
-    /// Which of the two temperatures holds.
+    /// Index of the current temperature.
     pub current: usize,
     operators: Operators,
     step: f64,
     radius: f64,
     /// One over the diagonal inside an element, by level.
     inner: Vec<Values>,
-    /// The diagonal's two parts in every slot, by what is split.
+    /// The diagonal's two parts in every slot, by the split.
     diagonals: HashMap<Split, Vec<[f64; 2]>>,
 }
 
 impl<'a> Solver<'a> {
-    /// For steps of length `step` and a source of that radius, with elements up to level `finest`.
+    /// For steps of length `step` and a source of radius `radius`, with elements up to level `finest`.
     pub fn new(
         elements: Elements<'a>,
         mortars: Mortars<'a>,
@@ -121,7 +121,7 @@ impl<'a> Solver<'a> {
         member.share(self.grid.mortars())
     }
 
-    /// Where the source is at `time`.
+    /// The source at `time`.
     pub fn ball(&self, time: f64) -> Ball {
         let start = [3.0 / 7.0, 2.0 / 7.0, 2.0 / 7.0];
         Ball {
@@ -130,7 +130,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Makes own elements cold.
+    /// Sets the temperature of own elements to 0.
     pub fn clear(&self, member: &Member<'_>) {
         for e in self.own_elements(member) {
             store(self.elements.temperature[self.current], e, &[0.0; VOLUME]);
@@ -141,7 +141,7 @@ impl<'a> Solver<'a> {
     ///
     /// # Errors
     ///
-    /// Where the run shall end, as all that return [`Stopped`] here.
+    /// If the run must end, as for all functions here that return [`Stopped`].
     pub fn advance(&mut self, member: &Member<'_>, time: f64) -> Result<(), Stopped> {
         for e in self.own_elements(member) {
             self.carry(e, time);
@@ -167,8 +167,8 @@ impl<'a> Solver<'a> {
         Ok(())
     }
 
-    /// Carries and heats by the method of Runge and Kutta of fourth order, leaves the right-hand
-    /// side of the conduction, and the surface for an average.
+    /// Applies convection and the source by the fourth-order Runge-Kutta method. Stores the
+    /// right-hand side of conduction, and the surface for an average.
     fn carry(&self, e: usize, time: f64) {
         let cell = self.grid.cells[e];
         let temperature = self.elements.temperature[self.current];
@@ -201,7 +201,7 @@ impl<'a> Solver<'a> {
         self.leave(e, &mortar::plain(self.grid.splits[e], &new));
     }
 
-    /// What the source adds at the points of `cell`.
+    /// The heat of the source at the points of `cell`.
     fn heat(&self, cell: Cell, time: f64) -> Values {
         let ball = self.ball(time);
         let (corner, half) = (cell.corner(), 0.5 * cell.side());
@@ -221,7 +221,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Makes the surface what the mortars' guess says, and the residual that of it.
+    /// Sets the surface from the mortars' guess, and computes the residual.
     fn begin_element(&self, e: usize) {
         let temperature = self.elements.temperature[self.current];
         let mut values = load(temperature, e);
@@ -234,7 +234,7 @@ impl<'a> Solver<'a> {
         self.leave(e, &mortar::compress(self.grid.splits[e], &residual));
     }
 
-    /// Conjugate gradients, from no update on. The elements have left the residual's surface.
+    /// Conjugate gradients, from a zero update. The elements have stored the residual's surface before.
     fn conduct(&self, member: &Member<'_>) -> Result<(), Stopped> {
         for m in self.own_mortars(member) {
             self.mortars.unknowns.residual.set(m, self.collect(m));
@@ -245,7 +245,7 @@ impl<'a> Solver<'a> {
         }
         let mut before = 0.0;
         for iteration in 0..ITERATIONS {
-            // The preconditioned residual is worked out twice rather than kept.
+            // The preconditioned residual is computed twice rather than stored.
             let mut product = 0.0;
             for (of, at, inverse) in self.unknowns(member) {
                 let r = of.residual.get(at);
@@ -256,7 +256,7 @@ impl<'a> Solver<'a> {
             before = product;
             for (of, at, inverse) in self.unknowns(member) {
                 let new = of.residual.get(at) * inverse;
-                // Nothing of an earlier step's direction, whatever it was.
+                // Ignores the direction of an earlier time step, even if it is NaN.
                 let kept = match iteration {
                     0 => 0.0,
                     _ => beta * of.direction.get(at),
@@ -269,7 +269,7 @@ impl<'a> Solver<'a> {
         member.wait()
     }
 
-    /// One step along the direction, whose residual has that product with the preconditioned one.
+    /// One step along the direction; `product` is that of the residual and the preconditioned residual.
     fn follow(&self, member: &Member<'_>, product: f64) -> Result<(), Stopped> {
         let (elements, mortars) = (self.elements.unknowns, self.mortars.unknowns);
         for e in self.own_elements(member) {
@@ -295,7 +295,7 @@ impl<'a> Solver<'a> {
         Ok(())
     }
 
-    /// Every inner point of own elements, then every own mortar point: in which arrays it is, where
+    /// Every inner point of own elements, then every own mortar point: its vectors, its index
     /// there, and one over the diagonal.
     fn unknowns(&self, member: &Member<'_>) -> impl Iterator<Item = (&Unknowns<'a>, usize, f64)> {
         let elements = self.own_elements(member).flat_map(move |e| {
@@ -315,7 +315,7 @@ impl<'a> Solver<'a> {
         std::array::from_fn(|p| conduction * conducted[p] + mass * element::MASS[p] * values[p])
     }
 
-    /// Makes the surface of `values` what the mortars say.
+    /// Sets the surface of `values` from the mortars.
     #[inline]
     fn expand(&self, e: usize, mortars: Field<'_>, values: &mut Values) {
         let index = self.elements.index.row(SLOTS * e, SLOTS);
@@ -323,7 +323,7 @@ impl<'a> Solver<'a> {
         mortar::expand(self.grid.splits[e], read, values);
     }
 
-    /// Leaves in the slots of an element what it has for the mortars.
+    /// Stores an element's additions for the mortars in its slots.
     #[inline]
     fn leave(&self, e: usize, skeleton: &Skeleton) {
         let slots = self.elements.slots.row(SLOTS * e, SLOTS);
@@ -332,7 +332,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// What all elements have left for mortar point `m`.
+    /// The sum of all elements' additions for mortar point `m`.
     fn collect(&self, m: usize) -> f64 {
         let sources = self.sources.of(m).iter();
         sources
@@ -340,7 +340,7 @@ impl<'a> Solver<'a> {
             .sum()
     }
 
-    /// Notes which mortar points own elements have. Before the sources are made.
+    /// Stores the mortar points of own elements. To be called before the sources are made.
     pub fn connect(&self, member: &Member<'_>) {
         for e in self.own_elements(member) {
             let index = self.elements.index.row(SLOTS * e, SLOTS);
@@ -349,11 +349,11 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// What depends on the mesh alone: the diagonal and the averages' shares.
+    /// Computes the data that depend only on the mesh: the diagonal and the averages' shares.
     ///
     /// # Errors
     ///
-    /// Where the run shall end.
+    /// If the run must end.
     pub fn prepare(&mut self, member: &Member<'_>) -> Result<(), Stopped> {
         for e in self.own_elements(member) {
             let split = self.grid.splits[e];
@@ -384,7 +384,7 @@ impl<'a> Solver<'a> {
         member.wait()
     }
 
-    /// Takes the temperature of own elements from those of `old`, into the other array.
+    /// Computes the temperature of own elements, in the current array, from the elements of `old`, in the other.
     pub fn remap(&self, member: &Member<'_>, old: &Grid) {
         let from = self.elements.temperature[1 - self.current];
         let to = self.elements.temperature[self.current];
@@ -414,7 +414,7 @@ impl<'a> Solver<'a> {
     ///
     /// # Errors
     ///
-    /// Where the run shall end.
+    /// If the run must end.
     pub fn integral(&self, member: &Member<'_>) -> Result<f64, Stopped> {
         let temperature = self.elements.temperature[self.current];
         let mut total = 0.0;
@@ -450,7 +450,7 @@ fn on_border(cell: Cell, p: usize) -> bool {
     })
 }
 
-/// What the operator does to each mortar point of an element by itself: conduction and mass.
+/// The operator's diagonal at each mortar point of an element: conduction and mass.
 fn diagonal(operators: &Operators, split: Split) -> Vec<[f64; 2]> {
     let part = |slot: usize| {
         let mut values = [0.0; VOLUME];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a program of the guest reads from the device `/dev/numaherd_ipm`, byte for byte. `docs/lab.md`
-//! has it for readers; the module only passes it on.
+//! The format of the device `/dev/numaherd_ipm`, from which a program of the guest reads. `docs/lab.md` describes it
+//! for users; the module only passes the bytes on.
 //!
 //! A read returns whole records, one after the other. All numbers are little-endian. A record begins
 //! with [`MAGIC`], [`VERSION`], its kind and its length in bytes, 32 bits each; the length is a multiple
@@ -10,7 +10,7 @@ use crate::layout::OUTBOX_BYTES;
 
 /// First word of each record: the bytes `NIPM`.
 const MAGIC: u32 = u32::from_le_bytes(*b"NIPM");
-/// Raised with every change that a reader can notice.
+/// Every change that a reader can notice raises it.
 const VERSION: u32 = 1;
 /// Bytes of the longest record: the outbox.
 pub const LONGEST: usize = OUTBOX_BYTES as usize;
@@ -28,7 +28,7 @@ const MOST_PAIRS: usize = (LONGEST - SHARING_BYTES) / PAIR_BYTES;
 pub struct Notice {
     /// The process whose page it is.
     pub tgid: u32,
-    /// Its thread on the CPU that gave the page up; 0 for none of it.
+    /// Its thread on the CPU that evicted the page; 0 if none of its threads ran there.
     pub tid: u32,
     /// Node that the page is on.
     pub from: u32,
@@ -38,18 +38,18 @@ pub struct Notice {
     pub address: u64,
     /// Its bytes.
     pub page_bytes: u64,
-    /// Guest time when that was found.
+    /// Guest time of the notification, in ns.
     pub time_ns: u64,
 }
 
 /// Affinity of two threads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pair {
-    /// The thread of the smaller number.
+    /// The thread with the smaller number.
     pub one: u32,
     /// The other.
     pub other: u32,
-    /// What both added for each other.
+    /// The sum of what both added for each other.
     pub affinity: u64,
 }
 
@@ -72,7 +72,7 @@ fn longs(record: &mut Vec<u8>, longs: &[u64]) {
     record.extend(longs.iter().flat_map(|long| long.to_le_bytes()));
 }
 
-/// Kind 1, 56 bytes: process, thread, from and to, 32 bits each; address, bytes of the page and
+/// Kind 1, 56 bytes: process, thread, `from` and `to`, 32 bits each; address, bytes of the page and
 /// time, 64 bits each.
 pub fn notification(notice: &Notice) -> Vec<u8> {
     record(1, |record| {
@@ -81,9 +81,9 @@ pub fn notification(notice: &Notice) -> Vec<u8> {
     })
 }
 
-/// Kind 2, of a process, in as many records as its pairs need: process, flags (1 in the first record,
-/// 2 in the last), watched threads of the process, pairs in this record, 32 bits each; time, 64 bits.
-/// For each pair both threads, 32 bits each, and their affinity, 64 bits.
+/// Kind 2, for a process, in as many records as its pairs need: process, flags (1 in the first
+/// record, 2 in the last), watched threads of the process, pairs in this record, 32 bits each;
+/// time, 64 bits. Then for each pair, both threads, 32 bits each, and their affinity, 64 bits.
 pub fn sharing(tgid: u32, threads: u32, time_ns: u64, pairs: &[Pair]) -> Vec<Vec<u8>> {
     let pieces = pairs.len().div_ceil(MOST_PAIRS).max(1);
     let piece = |number: usize| {
@@ -102,8 +102,8 @@ pub fn sharing(tgid: u32, threads: u32, time_ns: u64, pairs: &[Pair]) -> Vec<Vec
     (0..pieces).map(piece).collect()
 }
 
-/// Kind 3, 80 bytes: TLB misses, evictions, those dropped, entries dealt with in passes, notifications
-/// found, memory reads, memory writes, and `CR_shift`; 64 bits each.
+/// Kind 3, 80 bytes: TLB misses, evictions, dropped evictions, entries handled in passes, notifications, memory reads,
+/// memory writes, and `CR_shift`; 64 bits each.
 pub fn counts(counts: &[u64; 8]) -> Vec<u8> {
     record(3, |record| longs(record, counts))
 }

@@ -79,7 +79,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// What is told on asking for the sharing: kind 2 records, as words.
+/// The records of kind 2 that a request for the sharing yields, as words.
 fn sharing(unit: &mut Unit) -> Vec<Vec<u32>> {
     unit.ask_for_sharing(9);
     let told = all(unit);
@@ -140,7 +140,7 @@ fn what_a_process_leaves_behind_is_told_to_nobody() {
     unit.end_process(10);
     assert!(all(&mut unit).is_empty());
     assert!(unit.homes.is_empty() && unit.owners.is_empty());
-    // exec: the same number, and nothing of before.
+    // exec: the same process id, and no earlier history.
     reside(&mut unit, 2, (10, 10), 6 * PAGE, 1, 2000, 3000);
     assert_eq!(sharing(&mut unit), [[10, 3, 1, 0, 9, 0]]);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The callbacks' part in foresight: what the next access will probably need, fetched early.
+//! The callbacks' part in `foresight`: prefetches of what the next access will probably need.
 
 use super::Plugin;
 use crate::foresight::host_fetch;
 use crate::vcpu::Vcpu;
 
 impl Plugin {
-    /// Has the host fetch what an access to this virtual address will need.
+    /// Makes the host prefetch what an access to this virtual address will need.
     #[inline]
     pub fn foresee(&self, state: &Vcpu, address: u64) {
         if let (Some(physical_address), Some(machine), Some(memory)) = (

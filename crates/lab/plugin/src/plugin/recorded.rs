@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The callbacks' part in a recording: accesses, what becomes of threads, the end.
+//! The callbacks' part in a recording: accesses, events of threads, the end.
 
 use std::ffi::c_uint;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ impl Plugin {
         self.recording.is_some()
     }
 
-    /// Lets the recording know of what the module tells about threads.
+    /// Passes the module's reports about threads to the recording.
     pub(super) fn record(&self, state: &mut Vcpu, event: Nop) {
         let (Some(recording), Some(recorder)) = (&self.recording, &mut state.recorder) else {
             return;
@@ -63,7 +63,7 @@ impl Plugin {
         (self.time.now_ns() - self.recording_since.load(Relaxed)).unsigned_abs()
     }
 
-    /// Writes what all vCPUs still have, and the file's end.
+    /// Writes the remaining events of all vCPUs and the file's end.
     ///
     /// # Safety
     /// While no vCPU runs.
@@ -85,7 +85,7 @@ impl Plugin {
     }
 }
 
-/// Where a word of a vCPU that runs is.
+/// Address of a word of a started vCPU.
 pub(super) fn address_of(word: sys::qemu_plugin_u64, vcpu: usize) -> *const u64 {
     // SAFETY: the vCPU runs, so its words exist, with this one at its offset.
     unsafe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The callbacks' part in TLBs and the IPM unit: translations before accesses, threads that end.
+//! The callbacks' part in TLBs and the IPM unit: translations before accesses, and ends of threads.
 
 use std::sync::MutexGuard;
 
@@ -18,7 +18,7 @@ impl Plugin {
         Some(lock(unit))
     }
 
-    /// Lets the IPM unit know of threads that end, and of processes whose memory is another now.
+    /// Reports to the IPM unit threads that end, and processes that have replaced their memory.
     pub(super) fn end_residents(&self, state: &mut Vcpu, event: Nop) {
         if !matches!(event, Nop::Exec | Nop::Exit) {
             return;
@@ -33,8 +33,8 @@ impl Plugin {
         state.space = None;
     }
 
-    /// Translates the page of a user's access that is about to be made, if the machine has TLBs, and
-    /// lets the IPM unit know of what becomes of them.
+    /// Translates the page of a user's access that is about to be made, if the machine has TLBs,
+    /// and reports misses and moved pages to the IPM unit.
     #[inline]
     pub fn translate(&self, state: &mut Vcpu, access: Access) {
         let (Some((_, numbering)), Some(machine)) = (&self.unit, self.machine.get()) else {
@@ -70,7 +70,7 @@ impl Plugin {
         }
     }
 
-    /// Tells the IPM unit which thread runs, at its first access since it does.
+    /// Reports the running thread to the IPM unit, at its first access after a switch.
     #[cold]
     fn settle(&self, state: &mut Vcpu) -> Option<u32> {
         let running = self.shared.running(state.number);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What comes into the file, for known and for any orders of what the module tells.
+//! The file's content, for known and for arbitrary orders of the module's reports.
 
 use super::*;
 use numaherd_trace::{Kind, Trace};
@@ -115,11 +115,11 @@ fn one_sleep_for_each_wake_and_none_for_other_waits() {
     cpus[1].runs(&recording, 0);
     cpus[1].runs(&recording, 12);
     cpus[1].accesses(&recording, 1, 0x31);
-    // It waits again, and is woken twice: once it had not yet fallen asleep.
+    // It waits again, and is woken twice, once before it has fallen asleep.
     cpus[0].executes(2);
     recording.wake(&mut cpus[0].recorder, 12, 0);
     recording.wake(&mut cpus[0].recorder, 12, 0);
-    // Nobody who is recorded, and by nobody who is.
+    // A wake of an unrecorded thread, and a wake by one.
     recording.wake(&mut cpus[0].recorder, 99, 0);
     cpus[1].runs(&recording, 99);
     recording.wake(&mut cpus[1].recorder, 11, 0);
@@ -144,7 +144,7 @@ fn a_number_that_is_given_out_anew_is_another_thread() {
     cpus[1].runs(&recording, 12);
     cpus[1].accesses(&recording, 1, 0x40);
     recording.exit(&mut cpus[1].recorder, &thread(12));
-    // It wakes who waits for its end, after it was said to end.
+    // After its reported end, it wakes the thread that waits for it.
     recording.wake(&mut cpus[1].recorder, 11, 0);
     cpus[1].runs(&recording, 0);
     recording.fork(&mut cpus[0].recorder, thread(12), 0);
@@ -196,7 +196,7 @@ fn long_runs_are_whole_and_full_frames_are_written_as_they_come() {
 /// What can happen on one of three vCPUs.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Another thread, by its place among those that run nowhere; or none.
+    /// Another thread, by its place among those that do not run; or none.
     Switch(u8),
     Access(u8),
     Fork,
@@ -217,8 +217,8 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: each thread has its own accesses in its own order with
-    /// the instructions between them, and as many sleeps as it was woken before it last ran.
+    /// For any steps in any order: each thread has its own accesses in program order, with the
+    /// instructions between them, and as many sleeps as it had wakes before it last ran.
     #[test]
     fn threads_have_what_they_did(steps in prop::collection::vec(step(), 0..300)) {
         let recording = start();
@@ -226,7 +226,7 @@ proptest! {
         recording.await_exec(100);
         cpus[0].runs(&recording, 100);
         recording.exec(&mut cpus[0].recorder, 100, thread(100), 0);
-        // By place: what each thread did, whether it lives, wakes that it has not seen yet.
+        // By place: what each thread did, whether it lives, and its wakes before it next runs.
         let mut did: Vec<Vec<(u64, u64)>> = vec![Vec::new()];
         let mut lives = vec![true];
         let mut unseen = vec![0_u32];
