@@ -1,8 +1,8 @@
-//! What a layout would cost: the model asked about threads it runs, placed otherwise.
+//! What a layout would cost: asks the model how its threads would run if they were placed differently.
 //!
-//! The cost is the mean over the threads of the time for an instruction, relative to the thread
-//! alone with its memory local: the mean slowdown, 1 when nobody disturbs anybody. Memory stays where
-//! it is, unless the question says where it goes. Only a modelled machine can tell this; it is what an oracle decides by.
+//! The cost is the mean over the threads of the time for an instruction, relative to the thread alone with its memory
+//! local: the mean slowdown, 1 when nobody disturbs anybody. Memory stays where it is, unless the question says where
+//! it goes. Only a modelled machine can tell this. An oracle decides by it.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for CostModel {
 }
 
 impl Model {
-    /// Something to ask about this model's threads.
+    /// A handle to ask about this model's threads.
     pub fn cost_model(&self) -> CostModel {
         CostModel {
             shared: self.shared().handle(),
@@ -35,10 +35,10 @@ impl Model {
 }
 
 impl CostModel {
-    /// Mean slowdown of all threads if these ran on those CPUs, and the others where they are, with the pages
-    /// of each part of the memory spread over nodes by weights, in the order of [`CostModel::parts`]; `None` for
-    /// a part that stays. Without homes, all parts stay. `None` when a thread or a CPU does not exist, or a
-    /// node has no room for its pages.
+    /// Mean slowdown of all threads if the threads of `layout` ran on its CPUs and the others stayed. `homes` spreads
+    /// the pages of each part of the memory over nodes by weights, in the order of [`CostModel::parts`]; a part whose
+    /// entry is `None` stays. Without homes, all parts stay. Returns `None` if a thread, a CPU or a node does not
+    /// exist, or a node has no room for its pages.
     pub fn slowdown(
         &self,
         layout: &[(ThreadId, CpuId)],
@@ -48,21 +48,21 @@ impl CostModel {
         engine.slowdown(layout, homes)
     }
 
-    /// The memory of the threads that run, in parts that can be placed each by itself.
+    /// The memory of the running threads, in parts that can be placed independently.
     pub fn parts(&self) -> Vec<MemoryPart> {
         let engine = lock(&self.shared);
         engine.parts()
     }
 
-    /// A mean slowdown that no layout can be below, wherever memory is: every thread alone, with its memory on
-    /// the node that is best for where it runs. `None` when no thread runs.
+    /// A lower bound of the mean slowdown over all layouts and all homes of memory: every thread alone, with its memory
+    /// on the node that is best for where it runs. `None` when no thread runs.
     pub fn least_joint_slowdown(&self) -> Option<f64> {
         let engine = lock(&self.shared);
         engine.least_joint_slowdown()
     }
 
-    /// A mean slowdown that no layout can be below: every thread alone, where that is best for its
-    /// memory. `None` when no thread runs.
+    /// A lower bound of the mean slowdown over all layouts: every thread alone, where it runs best with its memory as
+    /// it is. `None` when no thread runs.
     pub fn least_slowdown(&self) -> Option<f64> {
         let engine = lock(&self.shared);
         engine.least_slowdown()

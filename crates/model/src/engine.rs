@@ -1,16 +1,16 @@
 //! The machine at work: processes, threads, pages and time, from event to event.
 //!
-//! Between two events nothing changes: every thread goes on at the speed that [`numaherd_contention`] found.
-//! Events are the end of a phase, of a program or of a pause, the start of a job, and what is done
-//! from outside (threads and pages moved). An epoch is the time between two of them; a thread that
-//! sleeps now and then is counted with the share of the time that it wants a CPU.
+//! Between two events nothing changes: every thread runs at the speed that [`numaherd_contention`] found. Events are
+//! the end of a phase, a program, a pause or a copy of pages; the start of a job; what the modelled kernel does by
+//! itself (scans, ticks, wake-ups elsewhere); new draws of intensities; and moves of threads and pages from outside. An
+//! epoch is the time between two events; a thread that sleeps now and then is counted with the share of the time that
+//! it wants a CPU.
 //!
-//! What moves cost. A thread that comes to another memory domain finds none of its lines in the
-//! cache: it loses the time to fetch what it held, at its lines in flight, and asks the uncore for
-//! it; the lines are not counted as misses, so that miss rates are those of the profile. Pages take
-//! [`Options::page_move_ns`] each, which the thread they are moved for loses: the mover needs a CPU,
-//! and the process waits for its page tables. What they take from others is counted where
-//! [`Options::page_moves_disturb`] says so (`copy`).
+//! Moves have costs. A thread that moves to another memory domain finds none of its lines in the cache there. It loses
+//! the time to fetch what it held, with as many lines in flight as usual. Its requests to the uncore are counted, but
+//! the lines are not counted as misses, so that miss rates stay those of the profile. Each page that moves takes
+//! [`Options::page_move_ns`], which the thread that it is moved for loses: the mover needs a CPU, and the process waits
+//! for its page tables. With [`Options::page_moves_disturb`], moves also take bandwidth from other threads (`copy`).
 
 mod balancing;
 mod copy;
@@ -40,7 +40,7 @@ use crate::world::Options;
 
 /// Bytes of a base page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// The first process's number.
+/// The number of the first process.
 const FIRST_PID: u32 = 1000;
 const SECOND_NS: f64 = 1e9;
 /// A process that runs.
@@ -50,7 +50,7 @@ pub(crate) struct Process {
     pub(crate) memory: Memory,
     started_ns: f64,
     threads_left: u32,
-    /// Sum of the times that its threads ran which have ended.
+    /// Sum of the run times of its threads that have ended.
     ran_ns: f64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Thread {
     pub(crate) id: ThreadId,
     pub(crate) process: ProcessId,
     pub(crate) job: usize,
-    /// Which of its process's threads.
+    /// Its index among its process's threads.
     pub(crate) index: usize,
     pub(crate) cpu: CpuId,
     pub(crate) affinity: Arc<CpuSet>,
@@ -69,25 +69,25 @@ pub(crate) struct Thread {
     phase: usize,
     /// Instructions of the phase that are left.
     left: f64,
-    /// Time that it must still wait before it goes on.
+    /// Time that it must still wait before it continues.
     pause_ns: f64,
-    /// Of that, what it fetches again after a move.
+    /// The part of the pause in which it fetches lines again after a move.
     refill: Refill,
-    /// Pages that are moved for it first of all.
+    /// Pages that are moved for it, before it continues.
     copies: VecDeque<Copying>,
-    /// Pages of them per ns.
+    /// How many of these pages it copies per ns.
     copied: f64,
-    /// Where its lines come from.
+    /// The nodes that its lines come from, each with its share of them.
     memory: Vec<(usize, f64)>,
     /// How much more or less than its profile it asks for just now, 1 on average.
     pub(crate) intensity: f64,
-    /// How it goes on, as found last.
+    /// Its speed, as found last.
     pub(crate) speed: Speed,
     /// Bytes that it holds of its cache, also while it goes over a shared area and uses none of them.
     held_bytes: f64,
-    /// Share of the time that it has a CPU.
+    /// Share of the time that it has a CPU, 0 to 1.
     share: f64,
-    /// Of that, the share that it waits for its gang.
+    /// The share of that time in which it waits for its gang.
     idle: f64,
     /// Instructions per ns, waiting for a CPU or for its gang included.
     pace: f64,
@@ -102,7 +102,7 @@ struct Copying {
     pages: f64,
 }
 
-/// What a thread that has moved is still to fetch again.
+/// What a thread that has moved must still fetch again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refill {
     left_ns: f64,
@@ -111,7 +111,7 @@ struct Refill {
 }
 
 impl Refill {
-    /// Goes on for so long; gives the time that it took and the lines that came.
+    /// Fetches for at most `ns`; returns the time that it took and the number of lines that came.
     fn pass(&mut self, ns: f64) -> (f64, f64) {
         let passed = self.left_ns.min(ns);
         self.left_ns -= passed;
@@ -123,7 +123,7 @@ impl Refill {
     }
 }
 
-/// What a thread has done since it was last looked at.
+/// What a thread has done since it was last observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) instructions: f64,
@@ -143,7 +143,7 @@ pub(crate) struct Progress {
     pub(crate) work: Work,
 }
 
-/// See the top of this file.
+/// The machine at work.
 pub struct Engine {
     pub(crate) hardware: Hardware,
     pub(crate) jobs: Vec<Job>,
@@ -160,7 +160,7 @@ pub struct Engine {
     pub(crate) all_cpus: Arc<CpuSet>,
     /// The jobs that leave the placement of their memory to the kernel.
     left_to_kernel: Vec<usize>,
-    /// Lines of a page that is copied: cache is no help.
+    /// The lines of a page that is copied; cache does not reduce them.
     page_lines: Curve,
     solution: Solution,
     /// Something changed since the solution was found.
@@ -204,8 +204,7 @@ impl Engine {
         engine
     }
 
-    /// Places the memory of processes that start from now on by that rule, where the job leaves it to the
-    /// kernel.
+    /// Sets the rule that places the memory of processes that start from now on, for jobs that leave it to the kernel.
     pub(crate) fn place_new_memory(&mut self, rule: &Placement) {
         for &job in &self.left_to_kernel {
             self.jobs[job].memory = rule.clone();
@@ -228,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// Goes on for so many ns, or until the run is over.
+    /// Advances time by `interval_ns`, or until the run is over.
     pub(crate) fn advance(&mut self, interval_ns: f64) {
         let end = self.now_ns + interval_ns;
         loop {
@@ -361,9 +360,9 @@ impl Engine {
         pauses
     }
 
-    /// Goes on to the next phase, or ends, wherever the last instruction of one is done.
+    /// Moves each thread that has finished its phase to the next phase, or ends it.
     fn finish_phases(&mut self) {
-        // An instruction that is not whole is rounding.
+        // Less than one instruction is rounding.
         let done = |thread: &&Thread| thread.left < 1.0;
         let done: Vec<ThreadId> = self.threads.values().filter(done).map(|t| t.id).collect();
         for id in done {

@@ -18,7 +18,7 @@ pub enum ModelError {
         /// What is missing or wrong, with the keys of the machine file.
         reason: String,
     },
-    /// A curve of lines against cache that cannot be.
+    /// A curve of lines against cache is invalid.
     #[error(transparent)]
     Curve(#[from] CurveError),
     /// A file of program profiles cannot be read, or is wrong at a line and key.
@@ -38,7 +38,7 @@ pub enum ModelError {
         /// Which job, and why not.
         reason: String,
     },
-    /// An option that cannot be.
+    /// An option is invalid.
     #[error("the model cannot run: {0}")]
     Option(Wrong),
 }

@@ -11,10 +11,10 @@
 //!
 //! A core's lines in flight are those that the file gives, or fewer where prefetchers stop at pages.
 //!
-//! A controller carries what programs reach of it (`node_sustained_gb_per_s`, or else
-//! `node_gb_per_s`, which is then a measured figure), reads and write-backs together. SMT siblings
-//! count as cores of their own unless the file's `smt_throughput` or [`Options::smt_throughput`] says what
-//! they get done together; the less counts.
+//! A controller's capacity is the bandwidth that programs reach (`node_sustained_gb_per_s`, or else `node_gb_per_s`,
+//! which is then a measured figure), for reads and write-backs together. SMT siblings count as cores of their own
+//! unless the file's `smt_throughput` or [`Options::smt_throughput`] says what they get done together; the smaller of
+//! the two counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct Hardware {
     pub figures: Figures,
     modified_ns: Option<Vec<f64>>,
     tlb: Option<TlbSpec>,
-    /// What SMT siblings get done together, as the file has it.
+    /// What SMT siblings get done together, relative to one alone, as the file gives it.
     smt_throughput: f64,
 }
 
@@ -48,7 +48,7 @@ impl Hardware {
     /// The figures of a machine file.
     ///
     /// # Errors
-    /// [`ModelError::Machine`] with every key that is missing, or with what cannot be.
+    /// [`ModelError::Machine`] names every key that is missing, or what is wrong.
     pub fn of(machine: &Machine) -> Result<Self, ModelError> {
         let refuse = |reason: String| ModelError::Machine {
             machine: machine.name.clone(),
@@ -137,31 +137,31 @@ impl Hardware {
         })
     }
 
-    /// The machine.
+    /// The machine's topology.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
 
-    /// Idle latency in ns of a line that a core at `owner` has written last, from another core at
-    /// `reader`.
+    /// Idle latency in ns for a core at `reader` of a line that another core, at `owner`, wrote last.
     pub(crate) fn modified_ns(&self, reader: Seat, owner: Seat) -> f64 {
         let given = |rows: &Vec<f64>| rows[reader.node * self.figures.nodes + owner.node];
         let same = reader.domain == owner.domain;
         match &self.modified_ns {
-            // The file tells the domain's own cores and other nodes' apart, and no more.
+            // The file only distinguishes cores of the same domain from cores of other nodes.
             Some(rows) if same || reader.node != owner.node => given(rows),
             _ if same => self.figures.llc_ns,
             _ => self.figures.latency_ns(reader.node, owner.node),
         }
     }
 
-    /// What finding the page of an access takes in ns, on average over accesses at random to so many bytes; 0 where the file has
-    /// no TLBs.
+    /// Mean time in ns to find the page of an access, for random accesses to `bytes` bytes; 0 where the file has no
+    /// TLBs.
     ///
-    /// The file's `miss_ns` is a walk whose entry is in the core's own caches. There, a line with entries takes turns with each line
-    /// of the program's data, so that entries have half of the room; the others cost a hit in the last-level cache as well.
+    /// The file's `miss_ns` is the time of a walk whose entry is in the core's own caches. There, lines with entries
+    /// alternate with lines of the program's data, so that entries have half of the room; a walk to any other entry
+    /// costs a hit in the last-level cache as well.
     pub(crate) fn walk_ns(&self, bytes: f64) -> f64 {
-        /// Of the entry of a page.
+        /// Bytes of a page's entry.
         const ENTRY_BYTES: f64 = 8.0;
         let Some(tlb) = &self.tlb else {
             return 0.0;
@@ -174,7 +174,7 @@ impl Hardware {
         missed * (tlb.miss_ns + far * self.figures.llc_ns)
     }
 
-    /// The place of a CPU's domain and of its node.
+    /// The indices of a CPU's domain and of its node.
     ///
     /// # Panics
     /// For a CPU that the machine does not have.
@@ -186,7 +186,7 @@ impl Hardware {
         }
     }
 
-    /// The same machine with what the options say of it.
+    /// The same machine with the figures that the options set.
     #[must_use]
     pub fn with(mut self, options: &Options) -> Self {
         let figures = &mut self.figures;
@@ -220,7 +220,7 @@ impl Hardware {
         }
     }
 
-    /// The place of a node.
+    /// The index of a node.
     pub(crate) fn place(&self, node: NodeId) -> usize {
         self.topology
             .node_index(node)
@@ -246,8 +246,8 @@ fn last_level(machine: &Machine) -> Option<&CacheSpec> {
         .max_by_key(|cache| cache.level)
 }
 
-/// What each domain has of the last-level cache: all of its own, or its part where one belongs to a
-/// package of several.
+/// Bytes of last-level cache for each domain: the whole cache, or an equal part where the domains of a package share
+/// one.
 fn llc_bytes(topology: &Topology, last: &CacheSpec) -> Vec<f64> {
     let bytes = last.size_kib as f64 * 1024.0;
     let domains = topology.domains();
@@ -263,8 +263,8 @@ fn llc_bytes(topology: &Topology, last: &CacheSpec) -> Vec<f64> {
     domains.iter().map(part).collect()
 }
 
-/// What a link adds to the latency of a line in ns, beside the nearest memory of the machine: on some
-/// machines a node's own memory is hardly nearer than its neighbour's (FACTS 7.1, Barcelona).
+/// What a link adds to the latency of a line in ns, compared with the nearest memory of the machine: on some machines a
+/// node's own memory is hardly nearer than its neighbour's (FACTS 7.1, Barcelona).
 fn hop_ns(latency_ns: &[Vec<f64>], link: &Link) -> f64 {
     let locals = latency_ns.iter().enumerate().map(|(node, row)| row[node]);
     let nearest = locals.fold(f64::INFINITY, f64::min);

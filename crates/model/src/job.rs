@@ -8,7 +8,7 @@ use numaherd_world::Tag;
 
 use crate::program::Program;
 
-/// One program to run: a process, started again when it has ended where that is asked for.
+/// One program to run: a process, which is started again whenever it has ended.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// What it asks of the machine.
@@ -21,11 +21,11 @@ pub struct Job {
     pub starts_after: Duration,
     /// Whether its completions count; the others only keep the machine busy.
     pub measured: bool,
-    /// Jobs of the same gang wait for each other at every step, as the ranks of an MPI job do: all
-    /// go on at the speed of the slowest. They are waiting busily: to the kernel they use their CPU.
+    /// Jobs of the same gang wait for each other at every step, as the ranks of an MPI job do: all run at the speed of
+    /// the slowest. They wait busily: to the kernel they use their CPU.
     pub gang: Option<u32>,
-    /// Who says that its threads are sensitive to the node they run on, or are not; where nobody
-    /// does, a mask of the user's own does ([`Binding::Within`], [`Binding::Each`]).
+    /// The tag of its threads, which says whether they are sensitive to the node they run on. Without one, a mask of
+    /// the user's own ([`Binding::Within`], [`Binding::Each`]) is their tag.
     pub tag: Option<Tag>,
 }
 
@@ -62,8 +62,7 @@ impl Job {
     }
 }
 
-/// Where a process's pages are when it starts. A node that is full hands on to the nearest with
-/// room.
+/// Where a process's pages are when it starts. Pages that a full node has no room for go to the nearest node with room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Each thread's pages on the node it starts on, shared ones on the first thread's.
@@ -72,8 +71,8 @@ pub enum Placement {
     On(NodeId),
     /// Evenly over all nodes with memory.
     Interleave,
-    /// Of each thread's pages, and of the shared ones, so many parts on each of these nodes: as the
-    /// memory of a virtual machine that no node has room for, whose own kernel knows nothing of it.
+    /// Each thread's pages, and the shared ones, are split over these nodes in proportion to the numbers, like the
+    /// memory of a virtual machine that no single node has room for, and whose own kernel does not know where it is.
     Split(Vec<(NodeId, u32)>),
 }
 
@@ -84,27 +83,27 @@ pub enum Binding {
     Free,
     /// Started on these CPUs, one after the other and round again, and free from then on.
     StartOn(Vec<CpuId>),
-    /// Anywhere on these: the user's own affinity, which nobody may change.
+    /// Anywhere on these CPUs: the user's own affinity, which nobody may change.
     Within(CpuSet),
     /// Each thread on one CPU, one after the other and round again: the user's own affinity.
     Each(Vec<CpuId>),
 }
 
-/// When a run is over. Jobs are started again when they end, until it is.
+/// When a run is over. Until then, jobs are started again when they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Every measured job has completed so many times.
+    /// Every measured job has completed this many times.
     Completions(u32),
-    /// So much time has passed.
+    /// This much time has passed.
     Time(Duration),
 }
 
 /// One completed run of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Completion {
-    /// Which job, by its place in the list.
+    /// The job's index in the list.
     pub job: usize,
-    /// From 0.
+    /// Which run of the job, from 0.
     pub run: u32,
     /// When it was started, in seconds since the world began.
     pub started_s: f64,
@@ -134,7 +133,7 @@ pub struct Work {
     pub remote_lines: f64,
     /// Requests that left the cores' own caches, prefetches not counted.
     pub requests: f64,
-    /// Time with one of a thread's outstanding at least, in ns, added up over the threads.
+    /// Time in ns with at least one request of a thread outstanding, summed over the threads.
     pub requested_ns: f64,
     /// Thread moves between memory domains.
     pub thread_moves: u64,
@@ -143,18 +142,18 @@ pub struct Work {
 }
 
 impl Work {
-    /// The uncore penalty in ns a request (BRM §3.1); `None` where nothing was requested.
+    /// The uncore penalty in ns per request (BRM §3.1); `None` where nothing was requested.
     pub fn uncore_penalty_ns(&self) -> Option<f64> {
         (self.requests > 0.0).then(|| self.requested_ns / self.requests)
     }
 
-    /// Lines from memory for 1000 instructions; `None` before anything was done.
+    /// Lines from memory per 1000 instructions; `None` before anything was done.
     pub fn miss_rate(&self) -> Option<f64> {
         (self.instructions > 0.0).then(|| self.lines * 1000.0 / self.instructions)
     }
 
-    /// Mean time of one request in seconds, for a program that serves requests of so many
-    /// instructions; `None` before anything was done.
+    /// Mean time of one request in seconds, for a program that serves requests of `request_instructions` each; `None`
+    /// before anything was done.
     pub fn seconds_per_request(&self, request_instructions: f64) -> Option<f64> {
         let requests = self.instructions / request_instructions;
         (requests > 0.0).then(|| self.active_s / requests)

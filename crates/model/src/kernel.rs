@@ -1,9 +1,9 @@
-//! The modelled kernel's scheduler: where threads run that nobody has placed.
+//! The modelled kernel's scheduler: where it runs threads that nobody has placed.
 //!
-//! Here as Linux balances, in [`credit`] as Xen does; [`Scheduler`] says which. Linux: a new thread goes to the least loaded memory domain and there to the least
-//! loaded CPU, chance deciding between equals; load is moved when one domain has two threads more
-//! than another, or one CPU two more than another. It knows nothing of caches, memory or links.
-//! Threads with a mask are balanced within it.
+//! This file has the rules of Linux, and [`credit`] those of Xen; [`Scheduler`] says which apply. Linux: a new thread
+//! goes to the least loaded memory domain and there to the least loaded CPU, chance deciding between equals; load is
+//! moved when one domain has two threads more than another, or one CPU two more than another. It knows nothing of
+//! caches, memory or links. Threads with a mask are balanced within it.
 
 pub(crate) mod credit;
 
@@ -76,7 +76,7 @@ impl Loads {
         load / self.of(cpu).max(1.0)
     }
 
-    /// Whether any balancing could be called for: two threads' difference between CPUs or domains.
+    /// Whether balancing could be necessary: CPUs or domains differ by two threads or more.
     pub(crate) fn is_lopsided(&self) -> bool {
         let cpus = || self.online.iter().map(|cpu| self.of(cpu));
         let domains = || {
@@ -90,7 +90,7 @@ impl Loads {
         most(&mut cpus()) - least(cpus()) >= two || most(&mut domains()) - least(domains()) >= two
     }
 
-    /// Where a thread goes that may run on `allowed`; the whole machine when that is offline.
+    /// The CPU for a thread that may run on `allowed`, or anywhere when `allowed` is offline.
     pub(crate) fn idlest(&self, allowed: &CpuSet, random: &mut impl Rng) -> CpuId {
         let cpus = allowed.intersection(&self.online);
         let cpus = if cpus.is_empty() { &self.online } else { &cpus };
@@ -115,7 +115,7 @@ impl Loads {
         *tied.choose(random).expect("a CPU of the domain")
     }
 
-    /// Whether the balancer would leave a thread of that load on `to` that comes from `from`: the CPU has room
+    /// Whether the balancer would leave a thread of that load on `to` if it came there from `from`: the CPU has room
     /// for it, and its domain is less loaded than the one that it leaves.
     pub(crate) fn leaves(&self, from: CpuId, to: CpuId, load: f64) -> bool {
         let (here, there) = (self.domain_of[from.index()], self.domain_of[to.index()]);

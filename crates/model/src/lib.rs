@@ -6,19 +6,19 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | how fast does each thread go on as things are | [`numaherd_contention`]: the fixed point of an epoch |
+//! | how fast does each thread run as things are | [`numaherd_contention`]: the fixed point of an epoch |
 //! | who holds how much of a shared cache | [`numaherd_contention::shares`]: footprint theory |
 //! | how long does a line wait at a controller or link | [`numaherd_contention::loaded`]: the loaded-latency curve |
-//! | where would Linux put it, or Xen | `kernel` |
+//! | where would Linux or Xen put it | `kernel` |
 //! | where are the pages | `memory` |
 //! | what happens when | `engine`: from event to event |
 //! | what does a policy see of it | `world` |
 //! | what does BRM's micro-benchmark do | [`Micro`] |
 //! | what does a given placement cost, and why | [`steady()`], [`Factors`] |
 //!
-//! What the model leaves out: caches but the last level are in the base cycles; a thread that shares its
-//! CPU loses its share of time, not its cache. What it leaves out unless [`Options`] turn it on: what SMT
-//! siblings share, the door of a shared cache, turnaround of controllers, the traffic of page moves.
+//! What the model leaves out: all caches except the last level are part of the base cycles; a thread that shares its
+//! CPU loses time, but none of its cache. What it leaves out unless [`Options`] turn it on: what SMT siblings share,
+//! the bandwidth of a shared cache, the turnaround of controllers, the traffic of page moves.
 
 mod cost_model;
 mod engine;

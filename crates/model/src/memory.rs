@@ -1,4 +1,4 @@
-//! Where a process's pages are, and what that makes of its threads' accesses.
+//! Where a process's pages are, and which nodes therefore answer its threads' accesses.
 //!
 //! Pages are numbered from [`FIRST_PAGE`] on: first those that all threads use, then each thread's
 //! own part, in order. They are kept as runs of neighbours on one node, so that a process of
@@ -13,7 +13,7 @@ use rand::Rng;
 
 use crate::program::{Hot, Program};
 
-/// Number of a process's first page: an address that no lowest page of a real process has.
+/// Number of a process's first page: an address that is not the lowest page of any real process.
 const FIRST_PAGE: u64 = 0x10_0000;
 
 /// One process's pages.
@@ -92,7 +92,7 @@ impl Memory {
         self.answered_given(thread, nodes, None, None)
     }
 
-    /// The same were the shared pages, or the thread's own, spread over all nodes by these shares.
+    /// The same if the shared pages, or the thread's own, were spread over all nodes by these shares.
     pub(crate) fn answered_given(
         &self,
         thread: usize,
@@ -122,7 +122,7 @@ impl Memory {
         parts.map(|(node, part)| (node, part / all)).collect()
     }
 
-    /// The runs of pages of a thread's own, or of those that all share, each of which is accessed evenly.
+    /// The runs of a thread's own pages, or of those that all threads share (`None`). Each run is accessed evenly.
     pub(crate) fn alike(&self, thread: Option<usize>) -> Vec<Range<u64>> {
         let region = thread.map_or(&self.shared, |thread| &self.own[thread]);
         if region.is_empty() {
@@ -142,7 +142,7 @@ impl Memory {
         end - first
     }
 
-    /// So many of the pages, less where there are no more, after the first `done`.
+    /// The `count` pages after the first `done`, or fewer at the end of the memory.
     pub(crate) fn window(&self, done: u64, count: u64) -> Range<u64> {
         let (first, end) = self.bounds();
         let start = (first + done).min(end);
@@ -154,7 +154,7 @@ impl Memory {
         (FIRST_PAGE, last.map_or(FIRST_PAGE, |(_, &(end, _))| end))
     }
 
-    /// The parts of the memory, each of which is accessed evenly.
+    /// The parts of the memory. Each part is accessed evenly.
     pub(crate) fn evenly(&self) -> impl Iterator<Item = Part> + '_ {
         let own = self.own.iter().enumerate();
         let own = own.map(|(thread, pages)| (Some(thread), pages, 1.0 - self.shared_accesses));
@@ -256,7 +256,7 @@ impl Memory {
         (page, node)
     }
 
-    /// Moves pages to a node, as many as `room` allows; the rest of the order is not tried.
+    /// Moves pages to a node, as many as `room` allows; the rest counts as [`Moved::no_room`].
     pub(crate) fn migrate(&mut self, pages: Pages, to: usize, room: u64) -> Moved {
         let all = match (self.runs.first_key_value(), self.runs.last_key_value()) {
             (Some((&first, _)), Some((_, &(end, _)))) => first..end,
@@ -265,7 +265,7 @@ impl Memory {
         let asked = match pages {
             Pages::All => all.clone(),
             Pages::Window { first, count } => first..first.saturating_add(count),
-            // A program's memory is its own.
+            // All memory of a modelled program is private.
             Pages::OfKind {
                 kind: MemoryKind::Private,
                 part,
@@ -327,7 +327,7 @@ impl Memory {
         if range.end < end {
             self.runs.insert(range.end, (end, node));
         }
-        // Joined with neighbours on the same node.
+        // Join the run with neighbours on the same node.
         let mut joined = range;
         if let Some((&before, &(its_end, its_node))) = self.runs.range(..joined.start).next_back()
             && its_end == joined.start
@@ -349,7 +349,7 @@ impl Memory {
 /// Pages that are accessed evenly.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Whose they are; None for those that all threads share.
+    /// The index of the thread that owns them; `None` for those that all threads share.
     pub(crate) owner: Option<usize>,
     pub(crate) pages: Range<u64>,
     /// Share of a thread's accesses that go there.

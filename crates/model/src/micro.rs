@@ -1,26 +1,24 @@
 //! The micro-benchmark of BRM §2.2 (Fig 3) as a program, from first principles.
 //!
-//! Each thread has a list of its own, whose entries of 64 bytes are linked at random, and goes through
-//! it once a loop, an entry a step; then it adds 1, atomically, to each word of an area that all
-//! threads share, from the first word to the last. (As printed, the inner loop steps on for each of an
-//! entry's words. Read so, the list would be gone through seven times a loop; the paper says that the
-//! thread accesses its data once.)
+//! Each thread has a list of its own, whose entries of 64 bytes are linked at random. In each loop, it goes through the
+//! list once, one entry per step; then it adds 1, atomically, to each word of an area that all threads share, from the
+//! first word to the last. (As printed, the inner loop steps on for each word of an entry. Read literally, a thread
+//! would go through the list seven times per loop; the paper says that the thread accesses its data once.)
 //!
-//! | phase | is counted with |
+//! | phase | is modelled as |
 //! |---|---|
 //! | list | one load at a time, which depends on the one before: 1 miss in flight, no prefetches |
-//! | | of a cyclic list of `W` bytes a cache that holds `c` of them misses `1 - c / W`: no cache can do better, since each entry is used again only after all others (Belady); least-recently-used ones, which keep nothing of a list that is too long, do worse |
+//! | | a cache that holds `c` of the `W` bytes of a cyclic list misses `1 - c / W` of the accesses: no cache can do better, since each entry is used again only after all others (Belady); least-recently-used replacement, which keeps nothing of a list that is too long, does worse |
 //! | | the walk that finds the page of an entry, on machines whose file has TLBs ([`Hardware::walk_ns`]) |
-//! | area | [`SharedWrites`]: threads that are there at the same time take the line from each other at every word, those alone once for its eight words |
+//! | area | [`SharedWrites`]: threads that are there at the same time take the line from each other at every word; a thread that is alone takes it once for its eight words |
 //!
-//! The share that misses is a choice: of a list of 16 MiB in 12 MiB of cache a quarter misses, which
-//! makes remote memory cost 26 % more than local memory on the paper's machine, where it measured
-//! 26 % (Fig 4a). With random replacement (`m = 1 - exp(-m W / c)`) it would be 38 %, with
-//! least-recently-used 54 %.
+//! The share of misses is a choice: for a list of 16 MiB in 12 MiB of cache it is a quarter, which makes remote memory
+//! cost 26 % more than local memory on the paper's machine, where it measured 26 % (Fig 4a). With random replacement
+//! (`m = 1 - exp(-m W / c)`) it would be 38 %, with least-recently-used 54 %.
 //!
-//! Everything else (who holds how much of a last-level cache, waits at controllers and links, which
-//! threads are in the shared area at the same time, and what their lines cost within a socket and
-//! across) is found by the model as it runs. The area's own room in the last-level cache is left out.
+//! Everything else (who holds how much of a last-level cache, waits at controllers and links, which threads are in the
+//! shared area at the same time, and what their lines cost within a socket and across) results from running the model.
+//! The area's own room in the last-level cache is left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +40,7 @@ const WRITE_INSTRUCTIONS: f64 = 4.0;
 const WRITE_CYCLES: f64 = 20.0;
 /// Bytes of a word.
 const WORD_BYTES: f64 = 8.0;
-/// Smaller lists are left out: an entry at least.
+/// The smallest list that counts: one entry.
 const LEAST_LIST_BYTES: f64 = LINE_BYTES;
 
 /// What the micro-benchmark is asked to do.
@@ -58,19 +56,19 @@ pub struct Micro {
     pub loops: u32,
 }
 
-/// How the micro-benchmark went, threads bound.
+/// The result of a run with bound threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Mean run time of the threads in seconds: the paper's measure.
     pub seconds: f64,
-    /// Uncore penalty in core cycles a request; `None` where nothing was requested.
+    /// Uncore penalty in core cycles per request; `None` where nothing was requested.
     pub uncore_penalty: Option<f64>,
-    /// Lines from memory for 1000 instructions.
+    /// Lines from memory per 1000 instructions.
     pub miss_rate: f64,
 }
 
 impl Micro {
-    /// The program, with figures for that machine.
+    /// The benchmark as a program, with figures for that machine.
     ///
     /// # Errors
     /// [`ModelError::Jobs`] for no thread, no loop or nothing to do.
@@ -109,7 +107,7 @@ impl Micro {
         })
     }
 
-    /// Runs it once with its threads bound to these CPUs, one after the other and round again.
+    /// Runs the benchmark once with its threads bound to these CPUs, one after the other and round again.
     ///
     /// # Errors
     /// As [`Micro::program`] and [`Model::new`].
@@ -136,7 +134,7 @@ impl Micro {
     }
 }
 
-/// Once through a list.
+/// One pass through a list.
 fn list(hardware: &Hardware, bytes: f64) -> Result<Phase, ModelError> {
     let steps = (bytes / LINE_BYTES).floor();
     let near = (hardware.figures.own_bytes / bytes).min(1.0);
@@ -150,7 +148,7 @@ fn list(hardware: &Hardware, bytes: f64) -> Result<Phase, ModelError> {
     ))
 }
 
-/// Once over the shared area.
+/// One pass over the shared area.
 fn area(hardware: &Hardware, bytes: f64) -> Result<Phase, ModelError> {
     let words = (bytes / WORD_BYTES).floor();
     let write_ns = WRITE_CYCLES / hardware.figures.clock_ghz;
@@ -169,7 +167,7 @@ fn area(hardware: &Hardware, bytes: f64) -> Result<Phase, ModelError> {
     })
 }
 
-/// Cycles of the reference core that take so many ns on this machine's.
+/// The cycles of the reference core that take `ns` on this machine.
 fn cycles(hardware: &Hardware, ns: f64) -> f64 {
     ns / hardware.figures.ns_per_reference_cycle
 }

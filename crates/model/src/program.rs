@@ -1,14 +1,13 @@
 //! Program profiles: what a program asks of a machine, as figures of its own.
 //!
-//! A profile holds what is so of the program on any machine (instructions, memory, lines fetched
-//! against cache held, lines in flight) and leaves to the model what a machine makes of it. A
-//! profile is written by hand in TOML, or derived from a sweep of cache sizes.
-//! `docs/programs.md` explains each key; `data/programs/` holds the profiles that come with the
-//! program.
+//! A profile holds what is true of the program on any machine (instructions, memory, lines fetched against cache held,
+//! lines in flight); the model finds out how it runs on a particular machine. A profile is written by hand in TOML, or
+//! derived from a sweep of cache sizes. `docs/programs.md` explains each key; `data/programs/` holds the profiles that
+//! come with Numaherd.
 //!
-//! Terms: *lines* are cache lines of 64 bytes read from memory per 1000 instructions, prefetched
-//! ones counted (the papers' *miss rate*); *demand* lines are those that no prefetcher fetched;
-//! *in flight* is asked for but not yet there.
+//! Terms: *lines* are cache lines of 64 bytes read from memory per 1000 instructions, prefetched ones counted (the
+//! papers' *miss rate*); *demand* lines are those that no prefetcher fetched; *in flight* are lines that were requested
+//! but have not arrived.
 
 mod derive;
 mod library;
@@ -23,13 +22,13 @@ pub use numaherd_contention::{Curve, LINE_BYTES};
 pub struct Program {
     /// Short name, as used in scenarios.
     pub name: String,
-    /// One line on what it is.
+    /// One line that describes it.
     pub about: String,
-    /// Where the figures are from, with their certainty.
+    /// Where the figures come from, and how certain they are.
     pub source: String,
     /// Threads of one process, at least 1.
     pub threads: u32,
-    /// Resident memory of one process.
+    /// Resident memory of one process, in bytes.
     pub footprint_bytes: u64,
     /// The pages that most accesses go to; `None`: all pages alike.
     pub hot: Option<Hot>,
@@ -41,11 +40,11 @@ pub struct Program {
     pub shared_written: f64,
     /// Measured cycles per instruction with all memory remote, over those with all of it local.
     pub numa_penalty: Option<f64>,
-    /// Instructions of one request, of a program that serves requests.
+    /// Instructions per request, for a program that serves requests.
     pub request_instructions: Option<f64>,
-    /// Whether the phases begin again after the last; otherwise the program then ends.
+    /// Whether the phases begin again after the last one; otherwise the program ends there.
     pub repeat: bool,
-    /// At least one, in the order they run.
+    /// The phases in the order in which they run, at least one.
     pub phases: Vec<Phase>,
 }
 
@@ -58,7 +57,7 @@ pub struct Hot {
     pub accesses: f64,
 }
 
-/// A stretch of a program during which its figures stay as they are.
+/// A stretch of a program during which its figures are constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Instructions that each thread executes in it.
@@ -77,8 +76,8 @@ pub struct Phase {
     pub busy: f64,
     /// Length of one sleep; 0 where `busy` is 1.
     pub sleep_ns: f64,
-    /// What it writes in an area that the other threads of its process write as well, where all go
-    /// over that area in the same order.
+    /// What it writes in an area that all threads of its process go over in the same order; `None` if there is no such
+    /// area.
     pub shared_writes: Option<SharedWrites>,
 }
 
@@ -96,13 +95,13 @@ pub struct SharedWrites {
 }
 
 impl Program {
-    /// Instructions that each thread executes in all phases, once through.
+    /// Instructions that each thread executes in one pass through all phases.
     pub fn instructions(&self) -> f64 {
         self.phases.iter().map(|phase| phase.instructions).sum()
     }
 
-    /// This program begun `phases` later, with those it left out at the end: so that the processes
-    /// of one job, which each go through the same phases, need not go through them in step.
+    /// This program with its first `phases` phases moved to the end, so that processes of one job, which go through the
+    /// same phases, need not do so in step.
     #[must_use]
     pub fn begun_at(&self, phases: usize) -> Self {
         let mut later = self.clone();
@@ -128,7 +127,7 @@ impl Phase {
         }
     }
 
-    /// What the equations of contention want to know of it.
+    /// The figures of the phase that the equations of contention need.
     pub fn demands(&self) -> Demands<'_> {
         Demands {
             cycles_per_instruction: self.cycles_per_instruction,

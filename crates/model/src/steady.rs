@@ -1,7 +1,7 @@
-//! Threads that run on for ever as they are: one epoch, without the world around it.
+//! Threads in a steady state: one epoch that lasts for ever, without the world around it.
 //!
-//! For questions about a placement and nothing else: what it costs, and which factor of contention
-//! costs how much. The answers are those that [`crate::Model`] moves on by.
+//! For questions about a placement and nothing else: what it costs, and which factor of contention costs how much.
+//! [`crate::Model`] advances by the same speeds.
 
 use numaherd_contention::{Factors, Running, Speed, speeds};
 use numaherd_topology::{CpuId, NodeId};
@@ -12,7 +12,7 @@ use crate::program::Phase;
 /// A thread, where it runs and where its memory is.
 #[derive(Clone, Debug)]
 pub struct Placed<'a> {
-    /// What it does.
+    /// The phase that it runs.
     pub phase: &'a Phase,
     /// The CPU that it has to itself, unless others are placed on the same.
     pub cpu: CpuId,
@@ -23,7 +23,7 @@ pub struct Placed<'a> {
 /// A thread whose memory is on several nodes, with the share of a CPU that it gets.
 #[derive(Clone, Debug)]
 pub struct Spread<'a> {
-    /// What it does.
+    /// The phase that it runs.
     pub phase: &'a Phase,
     /// A CPU of the memory domain that it runs in.
     pub cpu: CpuId,
@@ -33,7 +33,7 @@ pub struct Spread<'a> {
     pub memory: &'a [(NodeId, f64)],
 }
 
-/// How each thread goes on, in their order, with that contention.
+/// The speed of each thread, in the order of `threads`, with these factors of contention.
 ///
 /// # Panics
 /// For a CPU or node that the machine does not have.
@@ -56,7 +56,7 @@ pub fn steady(hardware: &Hardware, threads: &[Placed<'_>], factors: Factors) -> 
     steady_spread(hardware, &spread, factors)
 }
 
-/// The same of threads whose lines come from several nodes each.
+/// The same for threads whose lines come from several nodes each.
 ///
 /// # Panics
 /// For a CPU or node that the machine does not have.
@@ -85,7 +85,7 @@ pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Facto
     speeds(&hardware.figures, &running, factors)
 }
 
-/// How a thread goes on that is alone on the machine, its memory local: the papers' solo mode.
+/// The speed of a thread that is alone on the machine, with its memory local: the papers' solo mode.
 pub fn alone(hardware: &Hardware, phase: &Phase, cpu: CpuId) -> Speed {
     let node = hardware
         .topology()

@@ -1,10 +1,8 @@
-//! The model as a world: what policies, the governor and the ledger see of it is what they see of a
-//! live machine.
+//! The model as a world: policies, the governor and the ledger see it as they see a live machine.
 //!
-//! Counts are exact, as those of a live machine are when its counters need not be shared; where
-//! they must be, [`Options::counter_noise`] gives them the error of scaling. Memory samples are drawn
-//! from the distribution of each thread's accesses. Everything is drawn from one seed: the same jobs,
-//! orders and seed give the same snapshots.
+//! Counts are exact, as on a live machine whose counters are not shared. For shared counters,
+//! [`Options::counter_noise`] adds the error of scaling. Memory samples are drawn from the distribution of each
+//! thread's accesses. All chance is drawn from one seed: the same jobs, orders and seed give the same snapshots.
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
@@ -98,8 +96,8 @@ impl Model {
     /// A machine at the moment before its first job starts.
     ///
     /// # Errors
-    /// [`ModelError::Jobs`] for no job, a CPU or node that the machine does not have, or more memory
-    /// than it has; [`ModelError::Option`] for an option that cannot be.
+    /// [`ModelError::Jobs`] for no job, a CPU or node that the machine does not have, or more memory than it has;
+    /// [`ModelError::Option`] for an invalid option.
     pub fn new(
         hardware: Hardware,
         jobs: Vec<Job>,
@@ -111,7 +109,7 @@ impl Model {
         let hardware = hardware.with(&options);
         let topology = hardware.topology().clone();
         let mut noise = Xoshiro256PlusPlus::seed_from_u64(options.seed);
-        // 2^128 numbers on: what counters err by and what happens never draw the same ones.
+        // Skips 2^128 numbers, so that the noise of counters and the engine never draw the same ones.
         noise.jump();
         let engine = Engine::new(hardware, jobs, until, options);
         Ok(Self {
@@ -331,7 +329,7 @@ impl Machine for Engine {
         samples
     }
 
-    /// Interleaving is of the jobs that leave their memory to the kernel, of what starts from now on.
+    /// The rule applies to what starts from now on, of the jobs that leave their memory to the kernel.
     fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
         self.place_new_memory(match rule {
             NewPages::FirstTouch => &Placement::FirstTouch,

@@ -1,16 +1,16 @@
-//! The messages of NRI, with the numbers of its version 0.8, and of their fields those that are read or sent here; all others are
-//! skipped. Answers to requests about containers are empty: nothing is adjusted.
+//! The messages of NRI 0.8, with its field numbers. Only the fields that this crate reads or sends are declared;
+//! decoding skips all others. Answers to requests about containers are empty: nothing is adjusted.
 //!
-//! A field of a message that may be left out is an `Option`; an `Option` of a number is a message with that as its field 1, as NRI wraps
-//! values that may be left out (`OptionalInt64` and its like).
+//! An optional field is an `Option`. NRI wraps an optional number in a message whose field 1 is the number
+//! (`OptionalInt64` and similar); an `Option` of a number is such a message.
 
 use std::collections::BTreeMap;
 
-/// What happens to pods and containers, as far as a plugin asks to hear of it.
+/// An event of a pod or a container that a plugin can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Event {
-    /// None that is known here.
+    /// An event that this crate does not know.
     Unknown = 0,
     /// A pod is started.
     RunPodSandbox = 1,
@@ -28,7 +28,7 @@ pub enum Event {
     RemoveContainer = 11,
 }
 
-/// Nothing.
+/// A message without fields.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Empty {}
 
@@ -54,15 +54,15 @@ pub struct ConfigureRequest {
     pub runtime_version: String,
 }
 
-/// What the plugin wants to hear of.
+/// The events that the plugin subscribes to.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ConfigureResponse {
-    /// A bit for each [`Event`], the first one's the lowest; 0 for all.
+    /// One bit for each [`Event`], with event 1 in the lowest bit; 0 subscribes to all events.
     #[prost(int32, tag = "2")]
     pub events: i32,
 }
 
-/// All pods and containers that there are.
+/// Lists all pods and containers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SynchronizeRequest {
     /// The pods.
@@ -76,7 +76,7 @@ pub struct SynchronizeRequest {
     pub more: bool,
 }
 
-/// The plugin has taken in the list.
+/// Acknowledges a list of pods and containers.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SynchronizeResponse {
     /// Whether the plugin expects more.
@@ -95,24 +95,24 @@ pub struct ContainerRequest {
 /// A container's resources are about to be changed.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct UpdateContainerRequest {
-    /// The container as it is.
+    /// The container before the change.
     #[prost(message, optional, tag = "2")]
     pub container: Option<Container>,
-    /// What it is to have.
+    /// The new resources.
     #[prost(message, optional, tag = "3")]
     pub linux_resources: Option<LinuxResources>,
 }
 
-/// Something has happened.
+/// Something has happened to a pod or a container.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StateChangeEvent {
-    /// What.
+    /// The [`Event`].
     #[prost(enumeration = "Event", tag = "1")]
     pub event: i32,
-    /// To this pod, or to a container of it.
+    /// The pod, or the pod of the container.
     #[prost(message, optional, tag = "2")]
     pub pod: Option<PodSandbox>,
-    /// To this container; left out for a pod.
+    /// The container; left out for an event of a pod.
     #[prost(message, optional, tag = "3")]
     pub container: Option<Container>,
 }
@@ -120,7 +120,7 @@ pub struct StateChangeEvent {
 /// A pod.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PodSandbox {
-    /// The runtime's name of it.
+    /// The runtime's identifier.
     #[prost(string, tag = "1")]
     pub id: String,
     /// Its name within its namespace.
@@ -135,15 +135,15 @@ pub struct PodSandbox {
     /// Its annotations.
     #[prost(btree_map = "string, string", tag = "6")]
     pub annotations: BTreeMap<String, String>,
-    /// What it has of Linux.
+    /// Its Linux-specific part.
     #[prost(message, optional, tag = "8")]
     pub linux: Option<LinuxPodSandbox>,
 }
 
-/// What a pod has of Linux.
+/// The Linux-specific part of a pod.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LinuxPodSandbox {
-    /// The control group of the pod: a path, or the name of a slice of systemd.
+    /// The control group of the pod: a path, or the name of a systemd slice.
     #[prost(string, tag = "3")]
     pub cgroup_parent: String,
 }
@@ -151,7 +151,7 @@ pub struct LinuxPodSandbox {
 /// A container.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Container {
-    /// The runtime's name of it.
+    /// The runtime's identifier.
     #[prost(string, tag = "1")]
     pub id: String,
     /// The pod's [`PodSandbox::id`].
@@ -160,40 +160,40 @@ pub struct Container {
     /// Its name within its pod.
     #[prost(string, tag = "3")]
     pub name: String,
-    /// What it has of Linux.
+    /// Its Linux-specific part.
     #[prost(message, optional, tag = "11")]
     pub linux: Option<LinuxContainer>,
 }
 
-/// What a container has of Linux.
+/// The Linux-specific part of a container.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LinuxContainer {
-    /// What it takes.
+    /// Its resources.
     #[prost(message, optional, tag = "3")]
     pub resources: Option<LinuxResources>,
-    /// Its control group: a path, or slice, prefix and name of systemd's scope, joined by colons.
+    /// Its control group: a path, or `slice:prefix:name` for a systemd scope.
     #[prost(string, tag = "5")]
     pub cgroups_path: String,
 }
 
-/// What a container takes.
+/// The resources of a container.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LinuxResources {
-    /// Of CPUs.
+    /// CPU time and CPUs.
     #[prost(message, optional, tag = "2")]
     pub cpu: Option<LinuxCpu>,
 }
 
-/// What a container takes of CPUs.
+/// The CPU resources of a container.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LinuxCpu {
-    /// Its weight against others; 1024 for a CPU of Kubernetes.
+    /// Its weight relative to other containers (CPU shares). Kubernetes counts a CPU as 1024 shares.
     #[prost(message, optional, tag = "1")]
     pub shares: Option<u64>,
-    /// How long it may run in a period, in µs.
+    /// How long it may run in each period, in µs.
     #[prost(message, optional, tag = "2")]
     pub quota: Option<i64>,
-    /// Its CPUs, as a list of the kernel; empty for all.
+    /// Its CPUs, in the kernel's list format; empty for all.
     #[prost(string, tag = "6")]
     pub cpus: String,
 }

@@ -1,11 +1,11 @@
-//! Why a session with a runtime ends other than by its end.
+//! Why a session with a runtime fails.
 
 use std::io;
 use std::time::Duration;
 
 use crate::mux::ConnectionId;
 
-/// Why a session cannot begin or go on. The connection is of no use afterwards.
+/// Why a session cannot begin or continue. The connection cannot be used afterwards.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,7 +36,7 @@ pub enum Error {
         /// What was asked.
         method: &'static str,
     },
-    /// The runtime neither goes on nor closes the connection.
+    /// The runtime neither continues nor closes the connection.
     #[error("the runtime did not {what} within {patience:?}")]
     Stalled {
         /// What it was to do.
@@ -44,10 +44,10 @@ pub enum Error {
         /// How long it had.
         patience: Duration,
     },
-    /// A connection that NRI does not have.
+    /// A frame names a connection that NRI does not have.
     #[error("the runtime sent a frame for connection {0}; NRI has 1 and 2 only")]
     UnknownConnection(u32),
-    /// A frame or a message that is larger than any may be.
+    /// A frame or a message exceeds the size limit.
     #[error("a {what} of {length} bytes is larger than the {most} that are allowed")]
     TooLarge {
         /// `frame`, `message`, `answer`.
@@ -57,18 +57,18 @@ pub enum Error {
         /// The most that is allowed, in bytes.
         most: usize,
     },
-    /// A message that has no place on its connection.
+    /// A message arrived on a connection that does not carry messages of its kind.
     #[error("the runtime sent {what} on the connection for {connection}")]
     Misplaced {
         /// What it sent.
         what: String,
-        /// Where.
+        /// The connection that carried it.
         connection: ConnectionId,
     },
-    /// An answer to a question that was not asked.
+    /// An answer arrived to a request that was not sent.
     #[error("the runtime answered on stream {0}, on which nothing was asked")]
     UnknownStream(u32),
-    /// A request with a number that no new request can have.
+    /// A request has a stream number that no new request can have.
     #[error("the runtime began stream {stream} after {last}; streams are odd and ascend")]
     StreamOutOfOrder {
         /// Its number.
@@ -76,17 +76,17 @@ pub enum Error {
         /// The latest before it.
         last: u32,
     },
-    /// Bytes that are not the message that they should be.
+    /// The bytes do not encode the expected message.
     #[error("cannot decode {what} of {length} bytes: {source}")]
     Undecodable {
-        /// What they should be.
+        /// The expected message.
         what: &'static str,
         /// How many bytes there are.
         length: usize,
         /// What is wrong with them.
         source: prost::DecodeError,
     },
-    /// More pods and containers than a machine can have.
+    /// The runtime lists more pods and containers than are accepted.
     #[error("the runtime lists {listed} pods and containers; more than {most} are not accepted")]
     TooManyListed {
         /// How many it lists.

@@ -1,5 +1,6 @@
 //! Plugins of the Node Resource Interface (NRI), which containerd and CRI-O offer: a plugin sees every pod and
-//! container of a machine as they come and go. NRI lets plugins adjust containers; those written with this crate only watch.
+//! container of a machine as they come and go. NRI lets plugins adjust containers; plugins written with this crate only
+//! watch.
 //!
 //! | layer | module | what it does |
 //! |---|---|---|
@@ -36,8 +37,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The peer is not trusted: whatever it sends is an [`Error`] at worst. Nothing is allocated because a length says
-//! so, only as bytes arrive, and what is kept is bounded ([`ttrpc::MOST_DATA`], [`MOST_LISTED`]).
+//! The peer is not trusted: whatever it sends is an [`Error`] at worst. Memory is allocated only as bytes arrive, never
+//! because a length announces them, and the amount kept is bounded ([`ttrpc::MOST_DATA`], [`MOST_LISTED`]).
 //!
 //! Sources: `pkg/api/api.proto` (fields and their numbers as of NRI 0.8, which containerd 1.7.24 has; what is not read, and what
 //! later versions added, is skipped) and `pkg/net/multiplex` of github.com/containerd/nri; `PROTOCOL.md` of github.com/containerd/ttrpc.

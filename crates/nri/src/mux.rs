@@ -1,10 +1,10 @@
 //! The multiplexer: two connections over one socket.
 //!
-//! A frame is a header of 8 bytes, the connection's number and the payload's length, both big-endian, and the
-//! payload. The payloads of a connection, one after the other, are a stream of bytes: where frames begin and end
-//! means nothing to what is sent over it.
+//! A frame is a header of 8 bytes followed by the payload. The header holds the connection's number and the payload's
+//! length, both big-endian. The payloads of a connection form one stream of bytes, in which the boundaries of frames
+//! carry no meaning.
 //!
-//! Properties: where the input is cut makes no difference; nothing of a payload is kept here.
+//! Properties: the result does not depend on where the input is cut; payloads are not kept here.
 
 use std::fmt;
 
@@ -17,11 +17,11 @@ const HEADER: usize = 8;
 /// The largest payload of a frame: a whole message.
 pub const MOST_PAYLOAD: usize = ttrpc::HEADER + ttrpc::MOST_DATA;
 
-/// How much of a message its first frame holds. The runtime's reader takes what does not fit into its buffer of
-/// 4096 bytes only once it knows the message's length.
+/// The most bytes of a message in its first frame. The runtime's reader has a buffer of 4096 bytes; it reads beyond
+/// that only once it knows the message's length.
 const FIRST_FRAME: usize = 4096;
 
-/// One of the connections that NRI has.
+/// One of NRI's two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConnectionId {
     /// The runtime's requests and the plugin's answers.
@@ -53,9 +53,9 @@ impl fmt::Display for ConnectionId {
 #[derive(Debug)]
 pub struct Demultiplexer {
     header: [u8; HEADER],
-    /// How much of the header is there.
+    /// How many bytes of the header have arrived.
     filled: usize,
-    /// The connection of the payload that is due, and how much of it is.
+    /// The connection of the current payload, and how many of its bytes are still due.
     due: Option<(ConnectionId, usize)>,
 }
 
@@ -70,11 +70,11 @@ impl Default for Demultiplexer {
 }
 
 impl Demultiplexer {
-    /// The next piece of a connection's stream in `bytes`, which are shortened by what was taken; `None` where there
-    /// is none in them.
+    /// Returns the next piece of a connection's stream in `bytes`, and advances `bytes` past it; `None` if `bytes`
+    /// holds no further piece.
     ///
     /// # Errors
-    /// The connection is none of NRI's, or the frame is too large.
+    /// The connection is not one of NRI's, or the frame is too large.
     pub fn next<'b>(
         &mut self,
         bytes: &mut &'b [u8],
@@ -119,10 +119,10 @@ impl Demultiplexer {
     }
 }
 
-/// A message as frames of a connection.
+/// Encodes a message as frames of a connection.
 ///
 /// # Errors
-/// The message is larger than any may be.
+/// The message is larger than [`MOST_PAYLOAD`].
 pub fn frames(connection: ConnectionId, message: &[u8]) -> Result<Vec<u8>, Error> {
     if message.len() > MOST_PAYLOAD {
         return Err(Error::TooLarge {

@@ -1,19 +1,19 @@
-//! What a plugin is: what it wants to hear of, and what it answers.
+//! The interface of a plugin: the events that it subscribes to, and its answers.
 
 use crate::api::{
     ConfigureRequest, Container, ContainerRequest, Event, PodSandbox, StateChangeEvent,
     UpdateContainerRequest,
 };
 
-/// The events that a plugin wants to hear of.
+/// The events that a plugin subscribes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Events(i32);
 
 impl Events {
-    /// Whatever the runtime has. NRI knows no plugin that wants none.
+    /// All events of the runtime. NRI cannot express a subscription to none.
     pub const ALL: Self = Self(0);
 
-    /// These.
+    /// Subscribes to these events.
     pub fn of(events: &[Event]) -> Self {
         let bit = |event: &Event| match *event {
             Event::Unknown => 0,
@@ -22,7 +22,7 @@ impl Events {
         Self(events.iter().map(bit).fold(0, |all, bit| all | bit))
     }
 
-    /// As they are sent: one bit each, the first event's the lowest.
+    /// The bits that are sent: one for each event, with event 1 in the lowest bit.
     pub fn bits(self) -> i32 {
         self.0
     }
@@ -35,16 +35,16 @@ pub struct Refusal(pub String);
 
 /// A plugin. Its answers are due at once: pods wait for them.
 pub trait Plugin {
-    /// Says what it wants to hear of, once after it has registered.
+    /// Returns the events that the plugin subscribes to. Called once, after the plugin has registered.
     ///
     /// # Errors
-    /// It cannot be configured so; the runtime ends the session.
+    /// The plugin refuses the configuration; the runtime ends the session.
     fn configure(&mut self, runtime: ConfigureRequest) -> Result<Events, Refusal>;
 
-    /// Learns of all pods and containers that there are, once after it was configured.
+    /// Receives all existing pods and containers. Called once, after `configure`.
     ///
     /// # Errors
-    /// It cannot go on; the runtime ends the session.
+    /// The plugin cannot continue; the runtime ends the session.
     fn synchronize(
         &mut self,
         pods: Vec<PodSandbox>,
@@ -57,7 +57,7 @@ pub trait Plugin {
     /// A container is about to be created.
     ///
     /// # Errors
-    /// It must not be created.
+    /// The container must not be created.
     fn create_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let _ = request;
         Ok(())
@@ -75,7 +75,7 @@ pub trait Plugin {
     /// A container has stopped.
     ///
     /// # Errors
-    /// The runtime records it.
+    /// The runtime only records the refusal.
     fn stop_container(&mut self, request: ContainerRequest) -> Result<(), Refusal> {
         let _ = request;
         Ok(())
@@ -84,7 +84,7 @@ pub trait Plugin {
     /// Something else has happened to a pod or a container.
     ///
     /// # Errors
-    /// It must not happen, where it still can be prevented.
+    /// The plugin refuses the event. The runtime prevents it where it still can.
     fn state_changed(&mut self, event: StateChangeEvent) -> Result<(), Refusal> {
         let _ = event;
         Ok(())

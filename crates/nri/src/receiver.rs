@@ -1,8 +1,8 @@
-//! What a runtime sends, from bytes to requests and responses. It reads no socket, so that it can be tried on any
+//! Parses what a runtime sends, from bytes to requests and responses. It reads no socket, so that tests can feed it any
 //! bytes.
 //!
-//! Properties: any input, cut anywhere, gives the same requests and responses, up to the first error, after which
-//! there are none; no input makes it panic; it keeps [`Receiver::MOST_KEPT`] bytes at most.
+//! Properties: an input gives the same requests and responses wherever it is cut; after the first error there are none;
+//! no input makes it panic; it keeps [`Receiver::MOST_KEPT`] bytes at most.
 
 use crate::error::Error;
 use crate::mux::{ConnectionId, Demultiplexer, MOST_PAYLOAD};
@@ -13,14 +13,14 @@ use crate::ttrpc::{Assembler, Kind, MOST_DATA, Message, Request, Response, Unusa
 pub enum Incoming {
     /// It asks the plugin.
     Request {
-        /// On this stream the answer is due.
+        /// The stream on which the answer is due.
         stream: u32,
         /// What it asks.
         request: Request,
     },
     /// It answers the plugin.
     Response {
-        /// On this stream it was asked.
+        /// The stream of the plugin's request.
         stream: u32,
         /// What it says.
         response: Response,
@@ -42,10 +42,11 @@ impl Receiver {
     /// grows.
     pub const MOST_KEPT: usize = 4 * MOST_PAYLOAD;
 
-    /// What is whole with these bytes. What came before an error counts.
+    /// Takes these bytes, and appends the requests and responses that they complete to `into`. Those before an error
+    /// are appended too.
     ///
     /// # Errors
-    /// What the runtime sends is against the protocol. Nothing is taken from it from then on.
+    /// The runtime violates the protocol. The receiver ignores all later bytes.
     pub fn receive(&mut self, mut bytes: &[u8], into: &mut Vec<Incoming>) -> Result<(), Error> {
         while !self.failed
             && let Some((connection, mut piece)) = self.failing(|own| own.trunk.next(&mut bytes))?
@@ -87,7 +88,7 @@ impl Receiver {
         }))
     }
 
-    /// Whether something has begun and not ended.
+    /// Whether a frame or a message is incomplete.
     pub fn is_midway(&self) -> bool {
         self.trunk.is_midway() || self.to_plugin.is_midway() || self.to_runtime.is_midway()
     }
@@ -98,7 +99,7 @@ impl Receiver {
     }
 }
 
-/// The number of a new stream, if it can be one.
+/// Returns `stream` if it can be the number of a new stream.
 fn in_order(stream: u32, last: u32) -> Result<u32, Error> {
     match stream % 2 == 1 && stream > last {
         true => Ok(stream),

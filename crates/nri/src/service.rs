@@ -1,7 +1,7 @@
-//! The plugin's service: which request calls what, and what is answered.
+//! The plugin's service: passes requests to the plugin and encodes its answers.
 //!
-//! A method that is not known is answered with a status (a runtime then falls back to one that is); a message that
-//! cannot be decoded ends the session, since an answer with a status would refuse the pod.
+//! The service answers an unknown method with a status; a runtime then falls back to a known one. A message that cannot
+//! be decoded ends the session, because a status would make the runtime refuse the pod.
 
 use crate::api::{
     ConfigureResponse, Container, Empty, PodSandbox, SynchronizeRequest, SynchronizeResponse,
@@ -19,13 +19,13 @@ pub const MOST_LISTED: usize = 16_384;
 /// Answers the runtime's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
-    /// What the runtime has listed so far, where it lists in several messages.
+    /// The pods listed so far, where the runtime sends the list in several messages.
     pods: Vec<PodSandbox>,
     containers: Vec<Container>,
 }
 
 impl Service {
-    /// What a plugin answers.
+    /// Calls the plugin's method for a request and returns the response.
     pub(crate) fn answer(
         &mut self,
         request: &Request,
@@ -80,8 +80,8 @@ impl Service {
     }
 }
 
-/// How many pods and containers a list has, before it is decoded: an empty one takes 2 bytes of a message and some
-/// hundred of memory. A list that cannot be decoded has those up to what is wrong.
+/// Counts the pods and containers of a list before it is decoded: an empty entry takes 2 bytes of a message and some
+/// hundred bytes of memory. In a malformed list it counts the entries before the defect.
 fn entries(mut payload: &[u8]) -> usize {
     let mut entries = 0;
     while let Ok((field, wire)) = prost::encoding::decode_key(&mut payload) {
@@ -104,7 +104,7 @@ fn of(answer: Result<impl prost::Message, Refusal>) -> Response {
     }
 }
 
-/// An answer without anything in it, as all answers to these requests are here.
+/// Answers with an empty message, or with the refusal.
 fn done(answer: Result<(), Refusal>) -> Response {
     of(answer.map(|()| Empty {}))
 }

@@ -1,8 +1,8 @@
 //! A session with a runtime: registers a plugin, and answers the runtime's requests until the connection ends.
 //!
-//! Everything happens in the thread that calls. While an answer of the runtime is due, its requests are answered. A
-//! runtime that says nothing is waited for without end; one that stops within a message, or owes an answer, has the
-//! registration's patience.
+//! Everything happens in the thread that calls. While the session waits for an answer of the runtime, it answers the
+//! runtime's requests. It waits without limit for a runtime that sends nothing; a runtime that stops within a message,
+//! or owes an answer, gets the registration's patience.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ use crate::ttrpc::{Kind, Message, Request, Response, decode};
 /// The service that a runtime offers.
 const RUNTIME: &str = "nri.pkg.api.v1alpha1.Runtime";
 
-/// How much is read at once.
+/// The most bytes that are read at once.
 const READ: usize = 64 << 10;
 
 /// The most of a runtime's reason that is kept, in characters.
@@ -51,14 +51,14 @@ impl Trunk for UnixStream {
 pub struct Registration {
     /// The plugin's name: letters, digits and `-_.+`.
     pub name: String,
-    /// Where it stands among the plugins, which are asked in ascending order: 0 to 99.
+    /// The plugin's place, 0 to 99. The runtime asks plugins in ascending order.
     pub index: u8,
     /// How long a runtime may take to finish what it has begun.
     pub patience: Duration,
 }
 
 impl Registration {
-    /// With the patience that runtimes have for registrations, 5 s.
+    /// Creates a registration with a patience of 5 s, which runtimes have for registrations too.
     pub fn new(name: &str, index: u8) -> Self {
         Self {
             name: name.to_owned(),
@@ -91,9 +91,9 @@ pub struct Session<S> {
     patience: Duration,
     receiver: Receiver,
     service: Service,
-    /// What has arrived and was not looked at.
+    /// What has arrived but has not been handled.
     arrived: VecDeque<Incoming>,
-    /// When the message began that is not whole yet.
+    /// When the incomplete message began.
     begun: Option<Instant>,
     /// The stream of the next request.
     stream: u32,
@@ -103,7 +103,8 @@ impl<S: Trunk> Session<S> {
     /// Registers a plugin. The runtime may configure it before this returns.
     ///
     /// # Errors
-    /// The runtime refuses the plugin, does not answer, or what it sends is against the protocol.
+    /// The registration is invalid; the runtime refuses the plugin, does not answer, or violates the protocol; or the
+    /// connection breaks.
     pub fn register(
         trunk: S,
         registration: &Registration,
@@ -130,7 +131,7 @@ impl<S: Trunk> Session<S> {
     /// Answers the runtime's requests until it closes the connection.
     ///
     /// # Errors
-    /// What the runtime sends is against the protocol, it stops within a message, or the connection breaks.
+    /// The runtime violates the protocol or stops within a message, or the connection breaks.
     pub fn serve(&mut self, plugin: &mut impl Plugin) -> Result<(), Error> {
         while let Some(incoming) = self.next(None)? {
             match incoming {
@@ -201,7 +202,8 @@ impl<S: Trunk> Session<S> {
         })
     }
 
-    /// What the runtime says next; `None` once it has closed the connection. Something is due by `until`.
+    /// Returns what the runtime sends next; `None` once it has closed the connection. It fails if nothing has come by
+    /// `until`.
     fn next(&mut self, until: Option<Instant>) -> Result<Option<Incoming>, Error> {
         loop {
             if let Some(incoming) = self.arrived.pop_front() {

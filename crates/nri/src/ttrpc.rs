@@ -1,11 +1,11 @@
 //! ttrpc: requests and their answers over one connection.
 //!
-//! A message is a header of 10 bytes (the length of its data and the number of its stream, both big-endian, its kind and
-//! its flags) and the data, for NRI a [`Request`] or a [`Response`]. A stream has one request and one answer. Streams
-//! that go on are not used by NRI, and are refused.
+//! A message is a header of 10 bytes followed by its data, which in NRI is a [`Request`] or a [`Response`]. The header
+//! holds the length of the data and the number of the stream, both big-endian, then the kind and the flags. A stream
+//! has one request and one answer. NRI does not use streams that stay open; requests for them are refused.
 //!
-//! Properties: where the input is cut makes no difference; a connection keeps one message at most, and of it what
-//! has arrived.
+//! Properties: the result does not depend on where the input is cut; a connection keeps at most the part of one message
+//! that has arrived.
 
 use crate::error::Error;
 
@@ -15,7 +15,7 @@ pub const HEADER: usize = 10;
 /// The most data that a message may have: 4 MiB.
 pub const MOST_DATA: usize = 4 << 20;
 
-/// Asks for a stream that goes on.
+/// The flag by which a request asks for a stream that stays open.
 const STAYS_OPEN: u8 = 2;
 
 /// A request of a method, with its message.
@@ -35,10 +35,10 @@ pub struct Request {
     pub timeout_nano: i64,
 }
 
-/// What came of a request: a message, or a status other than 0.
+/// The result of a request: a message, or a status other than 0.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Response {
-    /// Left out where all is well.
+    /// Left out on success.
     #[prost(message, optional, tag = "1")]
     pub status: Option<Status>,
     /// The encoded message.
@@ -58,9 +58,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// The code of an error that says nothing of its kind.
+    /// The code of an error of unspecified kind.
     pub const UNKNOWN: i32 = 2;
-    /// The code of a method that there is not.
+    /// The code for a method that does not exist.
     pub const UNIMPLEMENTED: i32 = 12;
 }
 
@@ -85,10 +85,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// As it is sent.
+    /// Encodes a message with its header.
     ///
     /// # Errors
-    /// There is more data than a message may have.
+    /// The data is larger than [`MOST_DATA`].
     pub fn encoded(stream: u32, kind: Kind, data: &impl prost::Message) -> Result<Vec<u8>, Error> {
         let length = data.encoded_len();
         let Some(announced) = u32::try_from(length).ok().filter(|_| length <= MOST_DATA) else {
@@ -115,8 +115,8 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// The next message, as far as it is in `bytes`, which are shortened by what was taken; `None` where it is not
-    /// whole yet.
+    /// Takes bytes of the next message from `bytes`, which it advances past them. Returns the message once it is
+    /// complete, otherwise `None`.
     ///
     /// # Errors
     /// The message is too large, or of a kind that NRI does not use; the reason says which.
@@ -173,14 +173,14 @@ pub enum Unusable {
     TooLarge(u32),
     /// It is neither a request nor a response.
     Kind(u8),
-    /// It is a request that more data is to follow.
+    /// It is a request for a stream that stays open.
     GoesOn,
 }
 
-/// The message that bytes encode.
+/// Decodes a message; an error calls it `what`.
 ///
 /// # Errors
-/// They encode none of that type.
+/// The bytes do not encode a message of that type.
 pub fn decode<M: prost::Message + Default>(what: &'static str, bytes: &[u8]) -> Result<M, Error> {
     M::decode(bytes).map_err(|source| Error::Undecodable {
         what,

@@ -1,11 +1,12 @@
-//! Where the control group of a pod or a container is, from the root of the hierarchy.
+//! The path of a pod's or a container's control group, from the root of the hierarchy.
 //!
 //! A runtime gives a path (driver `cgroupfs`), or the name of a slice of systemd, whose parents are in its name:
-//! `a-b.slice` is in `a.slice`. A container's is slice, prefix and name of a scope, joined by colons.
+//! `a-b.slice` is in `a.slice`. For a container, it gives the slice, the prefix and the name of a scope, joined by
+//! colons.
 //!
 //! Source: systemd.slice(5); `pkg/cri/util` of containerd for the three parts.
 
-/// The control group that a pod's containers are in.
+/// The path of the control group that a pod's containers are in; `None` if `parent` names none.
 pub fn of_pod(parent: &str) -> Option<String> {
     match parent {
         "" => None,
@@ -14,7 +15,7 @@ pub fn of_pod(parent: &str) -> Option<String> {
     }
 }
 
-/// The control group of a container.
+/// The path of a container's control group; `None` if `path` names none.
 pub fn of_container(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split(':').collect();
     match parts[..] {

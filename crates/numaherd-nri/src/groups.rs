@@ -1,15 +1,15 @@
 //! The groups of a picture of pods, and the file that the herd reads.
 //!
-//! A pod is the group `namespace/pod`, of its control group. Without a policy of its own it is placed together with all
-//! others, and has metrics of its own.
+//! A pod becomes the group `namespace/pod`, which holds the pod's control group. A pod without a policy of its own is
+//! placed together with all others, but has metrics of its own.
 //!
-//! A container that has CPUs of its own is the group `namespace/pod/container` with the policy `none`, before its pod,
-//! whatever the pod asks for. It has such CPUs if
+//! A container that has CPUs of its own becomes the group `namespace/pod/container` with the policy `none`, whatever
+//! the pod asks for. This group comes before that of the pod. A container has CPUs of its own if
 //!
 //! * kubelet's static CPU manager gave them: its pod is Guaranteed, it is promised a whole number of CPUs, and was given
 //!   exactly as many; or
-//! * something else did: its CPUs are a part, and not the whole, of what most other containers of the machine share. (The
-//!   shared pool changes as kubelet gives CPUs away and takes them back, container by container.)
+//! * something else gave them: its CPUs are a proper subset of those that most other containers of the machine share.
+//!   (The shared pool changes as kubelet gives CPUs away and takes them back, container by container.)
 //!
 //! Properties: equal pictures give equal files; names are unique; a file is what the herd's reader accepts.
 
@@ -21,7 +21,8 @@ use serde::Serialize;
 use crate::pods::{Container, Pod, Pods, Qos};
 use crate::rules::{NONE, Rules};
 
-/// The most letters of a group's name. Kubernetes' names of pods have 253 at most, and those of namespaces 63.
+/// The most characters of a group's name. In Kubernetes, a pod's name has at most 253 characters, and a namespace's
+/// name 63.
 const MOST_NAME: usize = 330;
 
 const HEAD: &str =
@@ -44,7 +45,7 @@ pub struct Group {
 pub struct Groups {
     /// In the order in which the herd goes through them.
     pub groups: Vec<Group>,
-    /// What is to be said to people, each once.
+    /// Messages for people, each to be said once.
     pub notes: BTreeSet<String>,
 }
 
@@ -93,7 +94,7 @@ impl Groups {
         Self { groups, notes }
     }
 
-    /// The same without policies, apart from pods that are left alone.
+    /// The same groups without policies; only `none` stays.
     pub fn without_policies(&self) -> Self {
         let mut same = self.clone();
         for group in &mut same.groups {
@@ -102,12 +103,12 @@ impl Groups {
         same
     }
 
-    /// The file.
+    /// The text of the herd's file, in TOML.
     pub fn file(&self) -> String {
         let file = File {
             group: &self.groups,
         };
-        // Texts and lists of them can be written.
+        // Writing texts and lists of texts cannot fail.
         let text = toml::to_string(&file).unwrap_or_default();
         match self.groups.is_empty() {
             true => HEAD.to_owned(),
@@ -116,7 +117,7 @@ impl Groups {
     }
 }
 
-/// Adds to a group. Two pods of one name, of which the older is about to go, are one group.
+/// Adds control groups to a group. Two pods of the same name, the older of which is about to go, are one group.
 fn add(
     groups: &mut BTreeMap<String, Group>,
     name: String,
@@ -136,7 +137,7 @@ fn add(
     group.policy = policy.or_else(|| group.policy.take());
 }
 
-/// A group's name of these parts.
+/// Joins these parts to the name of a group.
 fn name(parts: &[&str]) -> String {
     let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     parts
@@ -147,7 +148,7 @@ fn name(parts: &[&str]) -> String {
         .collect()
 }
 
-/// The CPUs that most containers share; of several, the most.
+/// The set of CPUs that most containers have; among equally frequent sets, the largest.
 fn shared(pods: &Pods) -> CpuSet {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for container in pods.containers.values().filter(|c| !c.cpus.is_empty()) {
@@ -161,12 +162,12 @@ fn shared(pods: &Pods) -> CpuSet {
     most.map(|(_, cpus)| cpus).unwrap_or_default()
 }
 
-/// A set of CPUs; none for what is no list.
+/// Parses a list of CPUs; the empty set if it is invalid.
 fn set(cpus: &str) -> CpuSet {
     cpus.parse().unwrap_or_default()
 }
 
-/// Whether kubelet's static CPU manager gave it its CPUs.
+/// Whether kubelet's static CPU manager gave the container its CPUs.
 fn is_promised(pod: &Pod, container: &Container) -> bool {
     let count = set(&container.cpus).len() as u64;
     pod.qos == Qos::Guaranteed && count > 0 && container.whole_cpus == Some(count)

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than the herd waits for its loop.
+/// How long to wait for an answer: longer than the herd waits for its loop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The most of an answer that is read, in bytes.
 const MOST_ANSWER: u64 = 1 << 20;
 
-/// What came of asking.
+/// The result of asking the herd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// The herd follows the file.
     Done,
-    /// It refuses, and goes on as before; its reason.
+    /// The herd refuses, for this reason, and continues as before.
     Refused(String),
     /// Nobody answers, for this reason. A herd that starts later reads the file by itself.
     Nobody(String),

@@ -1,9 +1,9 @@
 //! Starts a program in the host's cgroup namespace.
 //!
-//! On machines with cgroup v2, a container that is not privileged has a cgroup namespace of its own: the control groups of
-//! all other processes then read as `/../..`, and neither their CPUs nor their pods can be told. Kubernetes has no key
-//! that shares the host's namespace without making the container privileged. Joining it takes CAP_SYS_ADMIN, which
-//! numaherd gives up once it has started, as every capability that it does not need.
+//! On machines with cgroup v2, a container that is not privileged has a cgroup namespace of its own: the control groups
+//! of all other processes then read as `/../..`, so that numaherd cannot determine their CPUs or their pods. Kubernetes
+//! has no key that shares the host's namespace without making the container privileged. Joining it takes CAP_SYS_ADMIN,
+//! which numaherd gives up once it has started, like every capability that it does not need.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -14,7 +14,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Becomes this program, in the cgroup namespace of that file. It returns only where that fails.
+/// Replaces this process with `program` (its name and arguments), in the cgroup namespace of the file `namespace`. It
+/// returns only on failure.
 ///
 /// # Errors
 /// The namespace cannot be joined, or the program cannot be started.

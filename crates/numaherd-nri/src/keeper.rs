@@ -1,9 +1,9 @@
 //! The thread that writes the file of groups and asks the herd to read it.
 //!
-//! Many changes at once are one file: it waits until none has come for [`QUIET`], at most [`LONGEST`]. The file is
-//! replaced as a whole, and only if it says something else. While no herd answers, the file stays, this is said once,
-//! and the herd is asked again each [`AGAIN`]. A herd that refuses the file, because policies that pods ask for do not go
-//! together, gets one without these policies.
+//! The keeper gathers changes that come close together into one file: it waits until none has come for [`QUIET`], but
+//! at most [`LONGEST`]. It replaces the file as a whole, and only if the content differs. While no herd answers, the
+//! file stays; the keeper says so once, and asks again after each [`AGAIN`]. If the herd refuses the file because
+//! policies that pods ask for conflict, the keeper writes one without these policies.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,16 +18,16 @@ use crate::pods::{Change, Pods};
 use crate::rules::Rules;
 use crate::shown;
 
-/// So long without a change, and what has changed is written.
+/// The file is written once no change has come for this time.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// So long after a change, it is written whatever else changes.
+/// The file is written this long after the first change at the latest.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// After how long a herd that did not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The most sentences that are remembered so that they are said once.
+/// The most messages that are remembered in order to say each once.
 const MOST_SAID: usize = 1000;
 
 /// Keeps a file of groups.
@@ -42,18 +42,17 @@ pub struct Keeper<'a> {
     pub say: &'a mut dyn FnMut(&str),
 }
 
-/// What a keeper remembers.
 #[derive(Default)]
 struct Memory {
     pods: Pods,
-    /// What was said, so that it is said once.
+    /// The messages that were said, so that each is said once.
     said: BTreeSet<String>,
     /// Whether the herd has yet to read the file.
     owed: bool,
 }
 
 impl Keeper<'_> {
-    /// Keeps the file until nobody passes on changes any more.
+    /// Keeps the file up to date until the channel of changes closes.
     pub fn keep(mut self, changes: &Receiver<Change>) {
         let mut memory = Memory::default();
         loop {
@@ -88,7 +87,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Writes the file; whether it says something else now.
+    /// Writes the file if its content differs; returns whether it did.
     fn replace(&mut self, groups: &Groups, memory: &mut Memory) -> bool {
         let text = groups.file();
         if fs::read_to_string(&self.file).is_ok_and(|now| now == text) {
@@ -143,10 +142,10 @@ impl Keeper<'_> {
     }
 }
 
-/// How the sentence begins that no herd answers.
+/// The beginning of the message that no herd answers.
 const NOBODY: &str = "no herd answers";
 
-/// Takes in what else changes now; false once nobody passes on changes any more.
+/// Gathers further changes; returns false once the channel has closed.
 fn gather(changes: &Receiver<Change>, pods: &mut Pods) -> bool {
     let until = Instant::now() + LONGEST;
     loop {
@@ -164,7 +163,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // No name that the herd would read.
+    // The herd does not read files with this extension.
     let new = path.with_extension("new");
     let mut file = fs::File::create(&new)?;
     file.write_all(text.as_bytes())?;
@@ -191,8 +190,8 @@ mod tests {
         Change::Pod(name.to_owned(), pod)
     }
 
-    /// Keeps a file through these changes, each of which is written before the next comes. What was said, how often the
-    /// herd was asked, and the file.
+    /// Keeps a file through these changes, each of which is written before the next comes. Returns what was said, how
+    /// often the herd was asked, and the file.
     fn kept(changes: Vec<Change>, answers: &[Asked]) -> (Vec<String>, usize, String) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("groups.d/kubernetes.toml");

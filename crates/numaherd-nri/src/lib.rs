@@ -1,8 +1,8 @@
-//! numaherd-nri: makes the pods of a Kubernetes node groups of the herd.
+//! numaherd-nri: turns each pod of a Kubernetes node into a group of the herd.
 //!
-//! A container runtime tells the program of every pod and container over NRI ([`nri`]). The program answers at once, and
-//! never adjusts or refuses anything. Behind that, one thread keeps the picture of all pods, writes their groups to a file
-//! of the directory that the herd's configuration names (`groups_from`), and asks the herd to read it.
+//! A container runtime tells the program about every pod and container over NRI ([`nri`]). The program answers at once,
+//! and never adjusts or refuses anything. Behind that, one thread keeps the picture of all pods, writes their groups to
+//! a file in the directory that the herd's configuration names (`groups_from`), and asks the herd to read it.
 //!
 //! ```text
 //!   runtime ──NRI──▶ Watcher ──Change──▶ Keeper ──file──▶ herd
@@ -35,12 +35,12 @@ pub mod watcher;
 use std::fmt;
 use std::io::Write as _;
 
-/// Says something to whoever reads standard error. That nobody can is no error.
+/// Writes a message to standard error; a failure to write is ignored.
 pub fn say(message: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "numaherd-nri: {message}");
 }
 
-/// A text of somebody else's, as one line of bounded length.
+/// A text from outside, as one line of bounded length without control characters.
 pub fn shown(text: &str) -> String {
     const MOST: usize = 200;
     let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };

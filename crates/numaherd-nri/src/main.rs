@@ -89,7 +89,8 @@ fn watch(cli: &Cli) -> Result<()> {
             setting::read(&text, &path.display().to_string())?.0
         }
     };
-    // As the first process of a container it would otherwise not end. The file of groups is always whole.
+    // Without a handler, these signals do not end the first process of a container. The program can exit at any moment:
+    // the file of groups is always whole.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -113,7 +114,7 @@ fn watch(cli: &Cli) -> Result<()> {
     let registration = nri::Registration::new("numaherd", cli.index);
     runtime::watch(&cli.socket, &registration, &sender, |time| {
         thread::park_timeout(time);
-        // A keeper that has ended keeps no file.
+        // Without the keeper, nothing writes the file.
         !keeper.is_finished()
     });
     anyhow::bail!("the thread that writes the groups has ended")

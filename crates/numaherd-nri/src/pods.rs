@@ -1,4 +1,4 @@
-//! The picture of all pods of a machine, kept by what a runtime says happens to them.
+//! The picture of all pods of a machine, kept up to date by the runtime's events.
 //!
 //! Properties: any changes in any order give a picture; a list of everything replaces it; a container of an unknown pod
 //! is kept until its pod is known or it is removed.
@@ -9,10 +9,10 @@ use nri::api;
 
 use crate::cgroups;
 
-/// The most pods and containers of which a picture is kept; a runtime that says more lies.
+/// The most pods, and the most containers, that are kept. No machine has more.
 const MOST: usize = nri::MOST_LISTED;
 
-/// How much a pod was promised, which decides who gives way (Kubernetes' classes of quality of service).
+/// A pod's class of quality of service in Kubernetes: how much it was promised, which decides who gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qos {
     /// Exactly what it asks for.
@@ -33,7 +33,7 @@ impl Qos {
         }
     }
 
-    /// By the control group: kubelet keeps Burstable and BestEffort pods in groups of these names.
+    /// The class that the control group tells: kubelet keeps Burstable and BestEffort pods in groups of these names.
     fn of(cgroup: &str) -> Self {
         let named = |class: &str| cgroup.split(['/', '-', '.']).any(|part| part == class);
         match (named("besteffort"), named("burstable")) {
@@ -64,7 +64,7 @@ pub struct Pod {
 /// A container, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
-    /// The pod's number.
+    /// The identifier of its pod.
     pub pod: String,
     /// Its name within the pod.
     pub name: String,
@@ -72,20 +72,20 @@ pub struct Container {
     pub cgroup: Option<String>,
     /// The CPUs that it was given, as a list; empty for all.
     pub cpus: String,
-    /// How many CPUs it may use and is promised, where that is a whole number.
+    /// How many CPUs it is promised, where that is a whole number.
     pub whole_cpus: Option<u64>,
 }
 
 /// What happens to pods and containers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// These are all, by their numbers.
+    /// These are all pods and containers, each with its identifier.
     All(Vec<(String, Pod)>, Vec<(String, Container)>),
-    /// A pod is there.
+    /// A pod has started.
     Pod(String, Pod),
     /// A pod is gone, with its containers.
     NoPod(String),
-    /// A container is there, or is otherwise than it was.
+    /// A container exists, or has changed.
     Container(String, Container),
     /// A container has other CPUs.
     Resources(String, api::LinuxCpu),
@@ -96,9 +96,9 @@ pub enum Change {
 /// All pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pods {
-    /// By their numbers.
+    /// By identifier.
     pub pods: BTreeMap<String, Pod>,
-    /// By their numbers.
+    /// By identifier.
     pub containers: BTreeMap<String, Container>,
 }
 
@@ -136,7 +136,7 @@ impl Pods {
     }
 }
 
-/// A pod of a runtime's, with its number.
+/// Converts a runtime's pod; returns its identifier and the pod.
 pub fn pod(pod: api::PodSandbox) -> (String, Pod) {
     let linux = pod.linux.unwrap_or_default();
     let cgroup = cgroups::of_pod(&linux.cgroup_parent);
@@ -152,7 +152,7 @@ pub fn pod(pod: api::PodSandbox) -> (String, Pod) {
     (pod.id, known)
 }
 
-/// A container of a runtime's, with its number.
+/// Converts a runtime's container; returns its identifier and the container.
 pub fn container(container: api::Container) -> (String, Container) {
     let linux = container.linux.unwrap_or_default();
     let mut known = Container {
@@ -168,7 +168,7 @@ pub fn container(container: api::Container) -> (String, Container) {
 }
 
 impl Container {
-    /// Takes over what is said of CPUs; what is left out stays.
+    /// Applies an update of the CPU resources; what the update leaves out stays.
     fn set_cpu(&mut self, cpu: &api::LinuxCpu) {
         if !cpu.cpus.is_empty() {
             self.cpus.clone_from(&cpu.cpus);
@@ -179,8 +179,8 @@ impl Container {
     }
 }
 
-/// How many CPUs are promised, where that is a whole number. Kubernetes promises 1024 shares for a CPU. The quota says
-/// nothing: newer kubelets take it away from containers that have CPUs of their own.
+/// How many CPUs are promised, where that is a whole number. Kubernetes promises 1024 shares for a CPU. The quota is
+/// not read: newer kubelets remove it from containers that have CPUs of their own.
 fn whole_cpus(cpu: &api::LinuxCpu) -> Option<u64> {
     let shares = cpu.shares?;
     (shares >= 1024 && shares % 1024 == 0).then_some(shares / 1024)

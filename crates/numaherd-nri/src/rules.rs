@@ -1,5 +1,5 @@
-//! Which policy a pod gets: what its annotation asks for, or else what the first rule says that it fits, or else that of
-//! the herd.
+//! Which policy a pod gets: the one that its annotation asks for, otherwise that of the first rule that fits the pod,
+//! otherwise that of the herd.
 //!
 //! ```toml
 //! allowed = ["none", "linux"]        # what pods may ask for
@@ -18,10 +18,10 @@ use numaherd_policy::{Settings, registry};
 use crate::pods::{Pod, Qos};
 use crate::shown;
 
-/// With this annotation a pod asks for a policy.
+/// The annotation by which a pod asks for a policy.
 pub const ANNOTATION: &str = "numaherd.io/policy";
 
-/// What leaves a pod alone.
+/// The policy that leaves a pod alone.
 pub const NONE: &str = "none";
 
 settings! {
@@ -72,7 +72,7 @@ impl Rules {
         }
     }
 
-    /// The policy of a pod, if it has one of its own; and what is wrong with what it asks for.
+    /// The policy of a pod, if it has one of its own; and what is wrong with its annotation.
     pub fn policy_of(&self, pod: &Pod) -> (Option<String>, Option<String>) {
         let by_rule = || {
             let rule = self.rule.iter().find(|rule| rule.fits(pod));
@@ -107,7 +107,7 @@ impl Rule {
     }
 }
 
-/// Whether a name is a pattern's.
+/// Whether a name matches a pattern; `*` at the pattern's end stands for any characters.
 fn like(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -115,7 +115,7 @@ fn like(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Why there is no such policy, if there is none.
+/// Why there is no such policy; `None` if there is one.
 fn unknown(policy: &str) -> Option<String> {
     if policy == NONE {
         return None;

@@ -1,4 +1,4 @@
-//! Connects to the runtime, and again whenever it has gone, after pauses that double.
+//! Connects to the runtime, and reconnects whenever a session ends, after pauses that double.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -18,10 +18,11 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A session of this length was one; the next pause is the first again.
+/// After a session of at least this length, the next pause is [`FIRST`] again.
 const WAS_WELL: Duration = Duration::from_secs(60);
 
-/// Watches the pods of the runtime that listens there, whatever happens to it. `pause` waits; false from it ends this.
+/// Watches the pods of the runtime that listens at `socket`, and reconnects whatever happens to it. `pause` waits; the
+/// function returns once `pause` returns false.
 pub fn watch(
     socket: &Path,
     registration: &Registration,
@@ -57,7 +58,7 @@ pub fn watch(
 /// One session, from its beginning to its end.
 ///
 /// # Errors
-/// Nobody listens, or the session ended otherwise than by the runtime's closing it.
+/// No runtime listens, or the session fails before the runtime closes it.
 pub fn session(socket: &Path, registration: &Registration, changes: &Sender<Change>) -> Result<()> {
     let stream = UnixStream::connect(socket)
         .with_context(|| format!("cannot connect to the runtime at {}", socket.display()))?;

@@ -11,7 +11,7 @@ use nri::{Events, Plugin, Refusal};
 use crate::pods::{self, Change};
 use crate::{say, shown};
 
-/// What it wants to hear of.
+/// The events that the plugin subscribes to.
 const EVENTS: [Event; 7] = [
     Event::RunPodSandbox,
     Event::StopPodSandbox,

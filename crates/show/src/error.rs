@@ -1,4 +1,4 @@
-//! What can be asked for and is not there: one error for the crate.
+//! The error of the crate: something was asked for that the ledger does not contain.
 
 /// Why nothing can be shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,7 +9,7 @@ pub enum ShowError {
     NoSuchProcess {
         /// The number asked for.
         pid: u32,
-        /// The processes there are, as a phrase.
+        /// The processes that it holds, as a phrase.
         known: String,
     },
     /// A thread that the ledger does not hold.
@@ -19,7 +19,7 @@ pub enum ShowError {
         tid: u32,
         /// The process it was looked for in, as a phrase after the number; may be empty.
         of: String,
-        /// The threads there are, as a phrase.
+        /// The threads that it holds, as a phrase.
         known: String,
     },
     /// A name that no process and no thread has.
@@ -27,7 +27,7 @@ pub enum ShowError {
     NoSuchName {
         /// The name asked for.
         name: String,
-        /// The processes there are, as a phrase.
+        /// The processes that it holds, as a phrase.
         known: String,
     },
     /// A record that holds no decision.

@@ -2,17 +2,16 @@
 //! what happened, and what followed.
 //!
 //! A [`Reading`] takes in a ledger line by line and becomes an [`Explanation`], a value whose JSON form is what
-//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions). [`short()`] is its first page, for
-//! whoever looks at three in the morning: what, why, whether it helped, how to stop it; [`text()`] puts
-//! what was chosen into sentences, [`whole()`] all of it. A damaged ledger is explained as far as it is
-//! whole.
+//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions). [`short()`] is its first page, for a reader at
+//! three in the morning: what, why, whether it helped, how to stop it; [`text()`] puts what was chosen into sentences,
+//! and [`whole()`] everything. A damaged ledger is explained up to the damage.
 //!
-//! *Folding*: between two moves of a thread, decisions that agree in what was wanted, by which rule,
-//! what the governor said and what kind of thing happened are one [`Decision`] with the number of
-//! times, the span of time and the sum of pages; its reasons and figures are those of the first.
+//! *Folding*: between two moves of a thread, decisions that agree in what was wanted, in the rule, in the governor's
+//! verdict and in the kind of outcome become one [`Decision`], with their number, their span of time and the sum of
+//! their pages; its reasons and figures are those of the first.
 //!
-//! *What followed* compares up to [`SIDE`] intervals before and after (see [`Followed`]). It is what
-//! followed, not what was caused: other threads moved too.
+//! *What followed* compares up to [`SIDE`] intervals before and after (see [`Followed`]). It says what followed, not
+//! what the decision caused: other threads moved too.
 
 mod alternative;
 mod choice;
@@ -41,8 +40,8 @@ pub(crate) use reading::{about, cited};
 pub use short::{Effects, short};
 pub use text::{text, whole};
 
-/// Version of the JSON form. It goes up when a member is taken away or changes its meaning. Since 2,
-/// `damage` is not said of a last line that is still being written.
+/// Version of the JSON form. It goes up when a member is removed or changes its meaning. Since 2, a last line that is
+/// still being written is not reported as `damage`.
 pub const SCHEMA: u32 = 2;
 
 /// Most intervals that are averaged on either side of a decision.
@@ -53,16 +52,16 @@ pub const SIDE: usize = 3;
 pub struct Explanation {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Where all this is drawn from.
+    /// The ledger that this is drawn from.
     pub ledger: Source,
     /// The run as a whole; `None` when the ledger ends before its start was recorded.
     pub run: Option<Run>,
-    /// Whom it is about.
+    /// What was chosen to be explained.
     pub chosen: Choice,
-    /// The processes of the chosen threads, or of all that the policy or the governor did or refused
-    /// something for; ascending.
+    /// The processes of the chosen threads, ascending; without a choice, those of all threads that the policy or the
+    /// governor did or refused something for.
     pub processes: Vec<ProcessStory>,
-    /// Threads that were seen and are not told of, because nothing was wanted of them.
+    /// Threads that were seen but left out, because nothing was wanted of them.
     pub left_out_threads: u64,
 }
 
@@ -73,28 +72,27 @@ pub struct Run {
     pub machine: Machine,
     /// The policy's name, at the start.
     pub policy: String,
-    /// The policy's name at the end, which is another where it was changed.
+    /// The policy's name at the end, which differs if the policy was changed.
     pub policy_now: String,
     /// Whether it was paused at the end.
     pub paused: bool,
     /// What was asked of the running herd, and the outcome, in time order.
     pub asked: Vec<Asked>,
-    /// What the policy does and where it is from, where this program knows it.
+    /// What the policy does and its source, if this program knows it.
     pub about: Option<About>,
-    /// Where its random numbers started.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// The settings, as used.
     pub settings: Settings,
-    /// Whether pages were looked after in a thread of their own.
+    /// Whether pages were handled in a thread of their own.
     pub pager: bool,
     /// What could be measured, and what not and why.
     pub signals: Vec<SignalReport>,
     /// Why it ended; `None` when the ledger does not say.
     pub ending: Option<Ending>,
-    /// What was done. Of the whole run where the ledger holds its end, else counted from the lines
-    /// that are whole.
+    /// What was done: in the whole run if the ledger holds its end, otherwise as counted from its whole lines.
     pub totals: Totals,
-    /// The local access ratio at the beginning and at the end; `None` where it was not counted.
+    /// The local access ratio at the beginning and at the end; `None` if it was not counted.
     pub local_access_ratio: Option<Trend>,
     /// What a person should know, in time order.
     pub notices: Vec<Sentence>,
@@ -115,7 +113,7 @@ pub struct Machine {
     pub cpus: usize,
 }
 
-/// What a policy does and where it is from.
+/// What a policy does, and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct About {
     /// In one line.
@@ -193,18 +191,18 @@ pub struct ThreadStory {
     pub intervals: u64,
     /// Its miss rate over the intervals in which it was counted and ran.
     pub miss_rate: Option<Range>,
-    /// In how many of these it was in which class, by DINO's own borders (2 and 100 lines per 1000
+    /// In how many of these intervals it was in each class, by DINO's own borders (2 and 100 lines per 1000
     /// instructions), without the votes by which a policy changes a class.
     pub classes: BTreeMap<Class, u64>,
-    /// Where it was found at the end of each interval, by node in the order of first coming there.
+    /// Where it was found at the end of each interval, by node, in the order in which it first came to each.
     pub ran: Vec<Ran>,
-    /// Times it had to leave its CPU by order.
+    /// How often it had to leave its CPU by order.
     pub moves: u64,
     /// Pages moved for it.
     pub pages_moved: u64,
     /// What was refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
-    /// What was decided, in the order of first times.
+    /// What was decided, in the order in which each decision was first taken.
     pub decisions: Vec<Decision>,
 }
 
@@ -213,7 +211,7 @@ pub struct ThreadStory {
 pub struct Range {
     /// Lowest.
     pub min: f64,
-    /// Mean over all counted work.
+    /// Mean over all work that was counted.
     pub mean: f64,
     /// Highest.
     pub max: f64,
@@ -228,16 +226,16 @@ pub struct Ran {
     pub node: Option<NodeId>,
     /// The CPUs.
     pub cpus: CpuSet,
-    /// At the end of how many intervals.
+    /// The number of intervals at whose end the thread was there.
     pub intervals: u64,
 }
 
 /// One decision, or several that agree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Decision {
-    /// The number of the record that holds it, the first time: its name, as `--decision` takes it.
+    /// The number of the record that first holds it: its name, as `--decision` takes it.
     pub first_record: u64,
-    /// The number of the record that holds it the last time.
+    /// The number of the record that last holds it.
     pub last_record: u64,
     /// When first, in ns since the world began.
     pub first_ns: u64,
@@ -249,7 +247,7 @@ pub struct Decision {
     pub wanted: Wanted,
     /// Pages named by windows, summed; `None` for threads and for whole processes.
     pub wanted_pages: Option<u64>,
-    /// By which rule; `None` for an undoing or a giving back.
+    /// By which rule; `None` if a move was undone or a thread was given back.
     pub rule: Option<CitedRule>,
     /// What was seen of the thread then; `None` when it was not observed.
     pub seen: Option<Seen>,
@@ -258,9 +256,9 @@ pub struct Decision {
     pub sampled: Option<Sampled>,
     /// Why, in the words of the rule, the first time.
     pub why: Option<String>,
-    /// The alternative that it beat, the first time.
+    /// The alternative that it was preferred to, the first time.
     pub instead_of: Option<String>,
-    /// What staying would have cost and what going was to, by what was seen; the first time.
+    /// What staying and going would cost, estimated from what was seen the first time.
     pub alternative: Option<Alternative>,
     /// What the governor said.
     pub governor: Verdict,
@@ -271,7 +269,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether a mask was set by it.
+    /// Whether it set a mask.
     pub(crate) fn is_done(&self) -> bool {
         matches!(
             self.happened,
@@ -286,20 +284,20 @@ impl Decision {
 pub enum Wanted {
     /// A thread to be elsewhere.
     Move(Way),
-    /// A thread to be held where it may be already.
+    /// A thread to be held on a CPU, where it may be already.
     Hold {
         /// The CPU it is given.
         cpu: CpuId,
         /// The node of that.
         node: Option<NodeId>,
     },
-    /// A thread that is held where it has to wait to be on an idle node.
+    /// A thread that has to wait where it is held, to be on an idle node.
     Steal(Way),
     /// A move to be undone.
     Undo {
         /// Where it was.
         from: CpuId,
-        /// Where it goes back to; `None` to the kernel.
+        /// Where it goes back to; `None` if that is left to the kernel.
         to: Option<CpuId>,
     },
     /// A thread to be the kernel's again, as it was found.
@@ -309,7 +307,7 @@ pub enum Wanted {
     Pages {
         /// The node; `None` when the order is in an earlier part of the ledger.
         to: Option<NodeId>,
-        /// Whether all of the process's.
+        /// Whether the order is for all pages of the process.
         all: bool,
         /// The kind of memory, where the order is for one.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -317,7 +315,7 @@ pub enum Wanted {
     },
 }
 
-/// From where to where a thread was to go.
+/// Where a thread was, and where it was to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Way {
     /// Where it was.
@@ -376,7 +374,7 @@ pub enum Verdict {
     },
     /// It refused.
     Refused {
-        /// Who.
+        /// The guard that refused.
         guard: Guard,
         /// Why, the first time.
         why: String,
@@ -385,7 +383,7 @@ pub enum Verdict {
         /// The settings under `[herd.limits]` that say when it refuses.
         settings: &'static [&'static str],
     },
-    /// It has it wait for bandwidth.
+    /// It makes it wait for bandwidth.
     #[default]
     Waiting,
 }
@@ -408,7 +406,7 @@ pub enum Happened {
         /// Its reason.
         error: String,
     },
-    /// Pages were moved, or not.
+    /// The outcome for pages.
     Pages(PagesMoved),
     /// Nothing: a dry run.
     DryRun,
@@ -416,14 +414,14 @@ pub enum Happened {
     NotRecorded,
 }
 
-/// What became of pages, summed. Base pages.
+/// What became of pages, summed, in base pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PagesMoved {
-    /// On the target now, as read back.
+    /// Pages on the target now, as read back.
     pub moved: u64,
-    /// There already.
+    /// Pages that were there already.
     pub already_there: u64,
-    /// Not there, by the kernel's status.
+    /// Pages that did not get there, by the kernel's status.
     pub failed: BTreeMap<PageFailure, u64>,
     /// Not tried.
     pub not_tried: u64,
@@ -431,35 +429,34 @@ pub struct PagesMoved {
     pub took_ns: u64,
     /// Longest single batch, in ns: the longest pause that a thread can have seen.
     pub longest_batch_ns: u64,
-    /// What stopped orders short, the first time.
+    /// What first stopped an order short.
     pub error: Option<String>,
 }
 
 /// The thread before and after a decision that was carried out.
 ///
-/// *Before* and *after* are up to [`SIDE`] intervals next to it, not beyond the thread's previous
-/// and next move; of a decision that was taken several times, before the first and after the last.
-/// *Settled* are the last up to [`SIDE`] intervals before the thread's next move or the end, where
-/// they are other ones than those of *after*.
+/// *Before* and *after* are up to [`SIDE`] intervals next to the decision, between the thread's previous and next
+/// moves; for a decision that was taken several times, before the first and after the last. *Settled* are the last
+/// intervals, up to [`SIDE`], before the thread's next move or the end, if they are not those of *after*.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Followed {
     /// Before it.
     pub before: Side,
     /// Right after it.
     pub after: Side,
-    /// The node that thread or pages were to be on; `None` where that was left to the kernel.
+    /// The node that the thread or the pages were to be on; `None` if that was left to the kernel.
     pub node: Option<NodeId>,
     /// In how many intervals of *after* the thread was found on a CPU that it was ordered to; `None`
     /// for pages.
     pub as_ordered: Option<u64>,
-    /// Other threads that were moved by order between the first interval of *before* and the last of
-    /// *after*: what changed may be due to them.
+    /// Other threads that were moved by order between the first interval of *before* and the last of *after*: they may
+    /// be the cause of the change.
     pub others_moved: u64,
-    /// Speed after against before, where both were measured.
+    /// The change of speed from before to after, if both were measured.
     pub speed: Option<SpeedChange>,
     /// Once things had settled.
     pub settled: Option<Side>,
-    /// Speed once settled against before, where both were measured.
+    /// The change of speed from before to settled, if both were measured.
     pub settled_speed: Option<SpeedChange>,
 }
 
@@ -474,12 +471,12 @@ pub struct Side {
     pub local_access_ratio: Option<f64>,
     /// Cycles per request to the uncore.
     pub uncore_penalty: Option<f64>,
-    /// Instructions per second of CPU time. An interval in which the thread ran, or was counted, for
-    /// less than a tenth of the time says nothing of its speed and is passed over.
+    /// Instructions per second of CPU time. Intervals in which the thread ran, or was counted, for less than a tenth of
+    /// the time are skipped.
     pub instructions_per_second: Option<f64>,
-    /// The same of the slowest interval.
+    /// The same for the slowest interval.
     pub slowest: Option<f64>,
-    /// The same of the fastest interval.
+    /// The same for the fastest interval.
     pub fastest: Option<f64>,
     /// Where the thread was found at the end of each interval.
     pub ran: Vec<Ran>,
@@ -500,9 +497,9 @@ pub struct SpeedChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// By 2 % or more, and beyond the fastest interval before.
+    /// By 2 % or more, and faster than the fastest interval before.
     Faster,
-    /// By 2 % or more, and below the slowest interval before.
+    /// By 2 % or more, and slower than the slowest interval before.
     Slower,
     /// By less than 2 %, or by no more than it varied before.
     Unchanged,

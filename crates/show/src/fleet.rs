@@ -1,13 +1,13 @@
-//! Many machines at once: which of them lose most to caches and memory, which groups (pods, jobs) and programs on them
-//! do, and what would help.
+//! Many machines at once: which machines, groups (pods, jobs) and programs lose most to caches and memory, and what
+//! would help.
 //!
 //! Each host is one ledger ([`Reading`]) or what a Prometheus knows of one `serve` ([`prometheus`]). It is reduced to a
-//! few figures as soon as it is read, so that memory grows with hosts and names, not with the length of ledgers. Of a
-//! host at most [`MOST_NAMES`] groups and programs are kept by name; the rest is `others`.
+//! few figures as soon as it is read, so that memory grows with the number of hosts and names, not with the length of
+//! ledgers. At most [`MOST_NAMES`] groups and as many programs of a host are kept by name; the rest is `others`.
 //!
 //! Terms: *cores lost* is the mean of the estimates over the time in which there was one ([`crate::losses`]), with the
-//! least and the most; where nothing says what is likely, there is only a bound. What a group or a program loses is its
-//! part of the mean, over the same time, added up over hosts.
+//! least and the most. Where no likely value is known, there is only a bound. A group or a program loses its part of
+//! the mean, over the same time, summed over hosts.
 
 mod help;
 mod page;
@@ -34,10 +34,10 @@ pub const MOST_NAMES: usize = 256;
 /// The name of all others.
 pub const OTHERS: &str = "others";
 
-/// A host whose ledger ends so long before that of the last one is named: what it says may be history.
+/// A host is named as old if its ledger ends this long before the latest one: its figures may be out of date.
 const OLD_MS: u64 = 24 * 3600 * 1000;
 
-/// All that is known of many machines.
+/// What is known about many machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fleet {
     /// [`SCHEMA`].
@@ -46,15 +46,15 @@ pub struct Fleet {
     pub drawn_from: String,
     /// What all hosts lose together.
     pub all: All,
-    /// The hosts, those first that lose most.
+    /// The hosts, those that lose most first.
     pub hosts: Vec<Host>,
-    /// What would help, by how many cores are lost where it would.
+    /// What would help, by how many cores it would give back, then by how many are lost there.
     pub helps: Vec<HelpSum>,
-    /// Groups (pods, jobs, services), those first that lose most.
+    /// Groups (pods, jobs, services), those that lose most first.
     pub groups: Vec<Loser>,
-    /// Programs by name, those first that lose most.
+    /// Programs by name, those that lose most first.
     pub programs: Vec<Loser>,
-    /// What could not be read, or was read in part, or is old.
+    /// What could not be read, was read in part, or is old.
     pub notes: Vec<Note>,
 }
 
@@ -65,22 +65,22 @@ pub struct All {
     pub hosts: usize,
     /// Their CPUs.
     pub cpus: usize,
-    /// Hosts of which a mean is known.
+    /// Hosts whose mean is known.
     pub known: usize,
-    /// Cores that those lose.
+    /// Cores that those with a mean lose.
     pub lost: Range,
     /// Of these, cores that another placement would give back.
     pub recoverable: Range,
-    /// Hosts of which only a bound is known.
+    /// Hosts of which only an upper bound is known.
     pub bounded: usize,
-    /// Cores that those lose at most.
+    /// Cores that those with a bound lose at most.
     pub bound: f64,
 }
 
 /// A host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Host {
-    /// What it is called: of its ledger, or its `instance`.
+    /// Its name: that of its ledger, or its `instance`.
     pub name: String,
     /// CPUs that are online.
     pub cpus: usize,
@@ -90,7 +90,7 @@ pub struct Host {
     pub dry_run: bool,
     /// Whether it is paused.
     pub paused: bool,
-    /// What lost cores are estimated from; `None` where they are not known.
+    /// What lost cores are estimated from; `None` if they are not known.
     pub basis: Option<Basis>,
     /// Cores lost on average.
     pub lost: Option<Range>,
@@ -109,22 +109,22 @@ pub struct Loser {
     pub name: String,
     /// Cores that it loses on all hosts together.
     pub lost: f64,
-    /// Hosts on which it loses any; `None` where that was not asked for.
+    /// Hosts on which it loses any; `None` if that was not asked for.
     pub hosts: Option<usize>,
     /// The host on which it loses most, and how many cores.
     pub worst: Option<(String, f64)>,
 }
 
-/// Hosts that the same would help.
+/// Hosts that the same change would help.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HelpSum {
-    /// What.
+    /// The change.
     pub help: Help,
     /// The same in words.
     pub words: &'static str,
     /// How many hosts.
     pub hosts: usize,
-    /// Cores that they lose, by what is likely.
+    /// Cores that they lose, by the mean.
     pub lost: f64,
     /// Of these, cores that another placement would give back.
     pub recoverable: f64,
@@ -135,9 +135,9 @@ pub struct HelpSum {
 /// Something about a host, or a file, that its reader must know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Note {
-    /// Which.
+    /// The host or the file.
     pub name: String,
-    /// What, as a phrase.
+    /// The note, as a phrase.
     pub what: String,
 }
 
@@ -185,13 +185,13 @@ impl Gathering {
         self.ends.push(read.ends_unix_ms);
     }
 
-    /// Takes in what is to be known of a host or a file.
+    /// Takes in a note about a host or a file.
     pub fn note(&mut self, name: &str, what: String) {
         let name = name.to_owned();
         self.notes.push(Note { name, what });
     }
 
-    /// The whole, which is drawn from this.
+    /// Ends the reading; `drawn_from` names the source.
     pub fn finish(mut self, drawn_from: String) -> Fleet {
         self.note_old();
         let named = |losing: BTreeMap<String, Losing>, hosts: &[Host]| {
@@ -258,12 +258,12 @@ impl Fleet {
 }
 
 impl Host {
-    /// Cores lost, by what is likely.
+    /// Cores lost, by the mean.
     fn mean(&self) -> Option<f64> {
         self.lost.as_ref()?.mean
     }
 
-    /// Hosts of which a mean is known come before those with a bound, and those before the rest.
+    /// Hosts whose mean is known come before those with a bound, and those before the rest.
     fn rank(&self) -> (u8, f64) {
         match (self.mean(), &self.lost) {
             (Some(mean), _) => (2, mean),

@@ -6,7 +6,7 @@ use itertools::Itertools as _;
 use numaherd_herd::Guard;
 use numaherd_quantity::count;
 
-/// What a refusal by this guard means, and what changes it where the user can.
+/// What a refusal by this guard means, and what the user can change about it.
 pub fn meaning(guard: Guard) -> &'static str {
     match guard {
         Guard::UnknownThread => "the thread had ended or was not among those chosen",
@@ -43,7 +43,7 @@ pub fn meaning(guard: Guard) -> &'static str {
     }
 }
 
-/// How often each refused: `bounce 2, rate 1,204`; empty for none.
+/// How often each guard refused: `bounce 2, rate 1,204`; empty if none did.
 pub(crate) fn each_refused(refusals: &BTreeMap<Guard, u64>) -> String {
     let each = refusals.iter();
     each.map(|(guard, &times)| format!("{guard} {}", count(times)))
@@ -74,8 +74,7 @@ pub const ALL: [Guard; 20] = [
     Guard::Journal,
 ];
 
-/// The settings that say when a guard refuses, by their names under `[herd.limits]`; none where that is
-/// not a matter of settings.
+/// The settings that decide when a guard refuses, by their names under `[herd.limits]`; empty if no setting does.
 pub fn settings(guard: Guard) -> &'static [&'static str] {
     match guard {
         Guard::ForeignAffinity => &["take_over"],

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::run::sum;
 use crate::words::{listed, percent};
 
-/// From so many vCPUs on, those next to each other on the same node are told together.
+/// From this many vCPUs on, neighbours on the same node are shown together.
 const MANY: usize = 9;
 
 /// A virtual machine as it was at the end of an interval.
@@ -35,7 +35,7 @@ pub struct Vcpu {
     pub index: u32,
     /// The node that its thread is on; `None` when that was not seen.
     pub node: Option<NodeId>,
-    /// Whether somebody says that it is a candidate, or that it is none; `None` where nobody does.
+    /// Whether it was declared a candidate or not; `None` if nobody has declared it.
     pub candidate: Option<bool>,
 }
 
@@ -65,7 +65,7 @@ impl Guest {
         })
     }
 
-    /// Whether a person sees the same: memory, which moves all the time, is not looked at.
+    /// Whether a person sees the same. Memory is ignored, because it moves all the time.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         (&self.name, &self.vcpus, self.agent) == (&other.name, &other.vcpus, other.agent)
     }
@@ -91,7 +91,7 @@ impl Guest {
         parts.join("; ")
     }
 
-    /// `vCPUs 0-3: nodes 0 0 1 1`, of many `nodes 16x0 16x1`.
+    /// `vCPUs 0-3: nodes 0 0 1 1`; for many vCPUs `nodes 16x0 16x1`.
     fn places(&self) -> String {
         let shown = |node: Option<NodeId>| node.map_or_else(|| "?".to_owned(), |n| n.to_string());
         let runs = self.vcpus.chunk_by(|a, b| a.node == b.node);

@@ -1,13 +1,13 @@
 //! What a batch job lost to where its threads and its memory were, in a few lines for the end of the job: how much of
-//! the CPU time that it wanted, to what, what another binding could have had of it, and by which option of `srun`.
+//! the CPU time that it wanted, to what, how much another binding could have saved, and which option of `srun` does so.
 //!
-//! It is drawn from the ledger of a run that saw the job's processes and no others. Nothing is said of a job that
-//! bound its threads itself and had the machine to itself ([`Pinned::Quiet`]): its user has decided. A batch system binds
-//! jobs, too; one that has the machine to itself has its threads on every CPU.
+//! It is drawn from the ledger of a run that saw the job's processes and no others. By default there is no report on a
+//! job that bound its threads itself and had the machine to itself ([`Pinned::Quiet`]): its user has decided. A batch
+//! system binds jobs, too; a job that has the machine to itself may run on every CPU.
 //!
-//! The option follows from what most is lost to: to remote memory, each task is bound where its memory is; to caches
-//! and controllers, tasks are dealt to sockets in turn. What a search for another placement finds is the most that a
-//! binding can have: it knows what the threads did later.
+//! The option follows from the largest loss: against remote memory, each task is bound where its memory is; against
+//! caches and controllers, tasks are dealt to sockets in turn. The result of a search for another placement is an upper
+//! bound for a binding, because the search knows what the threads did later.
 //!
 //! Terms: *bound*, of a thread: its affinity is smaller than its cpuset. Shares are of the CPU time that the judged
 //! threads wanted ([`numaherd_policy::losses`]).
@@ -31,15 +31,15 @@ pub const SCHEMA: u32 = 1;
 
 /// A thread that uses less of a CPU says nothing about how the job is bound.
 const BUSY: f64 = 0.1;
-/// The part of a job's CPU time from which it counts as that of the whole job.
+/// This share of a job's CPU time counts as the whole job.
 const NEARLY_ALL: f64 = 0.9;
-/// Less of the CPU time is not worth an option (chosen here).
+/// The least share of the CPU time that is worth an option (chosen here).
 const WORTH_AN_OPTION: f64 = 0.01;
 
 /// Whether to report on jobs that bind their threads and have the machine to themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinned {
-    /// Nothing is said of them.
+    /// No report on them.
     #[default]
     Quiet,
     /// They are reported as others are.
@@ -53,23 +53,23 @@ pub struct Job {
     pub schema: u32,
     /// What it is called.
     pub name: String,
-    /// Where all this is drawn from.
+    /// The ledger that this is drawn from.
     pub ledger: Source,
     /// CPUs of the machine that are online.
     pub cpus: usize,
     /// CPU seconds of its threads.
     pub cpu_s: f64,
-    /// The share of these in which its threads were bound by their user.
+    /// The share of these, 0 to 1, in which its threads were bound by their user.
     pub bound: f64,
-    /// Whether its threads together might run on every CPU of the machine.
+    /// Whether its threads together were allowed to run on every CPU of the machine.
     pub has_all_cpus: bool,
-    /// Most processes that were busy at once.
+    /// The most processes that were busy at once.
     pub tasks: usize,
     /// What it lost, by what that is estimated from.
     pub lost: BTreeMap<Basis, LostTime>,
-    /// Why nothing is known, where that was so.
+    /// Why lost cores are unknown, if they were at any time.
     pub unknown: Option<Unknown>,
-    /// The option of srun that could have had a part of it.
+    /// The option of `srun` that could have saved part of it.
     pub option: Option<&'static str>,
 }
 
@@ -81,7 +81,7 @@ pub type Reading = Read<Past>;
 pub struct Past {
     cpu_s: f64,
     bound_s: f64,
-    /// Where its threads might run, all together, and the CPUs of the machine.
+    /// CPUs that any of its threads was allowed to run on; then the online CPUs of the machine.
     reach: CpuSet,
     online: CpuSet,
     tasks: usize,
@@ -89,12 +89,13 @@ pub struct Past {
 }
 
 impl Reading {
-    /// A ledger of which the first line was read; `name` is what the job is called: `job 4711 on node n3`.
+    /// Begins with a ledger's first line; `name` is the job's name: `job 4711 on node n3`.
     pub fn new(name: &str, header: &Header) -> Self {
         Self::begin(name, header, Past::default())
     }
 
-    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if not the end.
+    /// Ends the reading. `skipped` is the number of records of unknown kind; `damage` is what stopped the reading
+    /// before the end of the file.
     pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Job {
         self.end(skipped, damage);
         let past = self.past;
@@ -149,7 +150,7 @@ impl History for Past {
 }
 
 impl Job {
-    /// What was known for most of the time.
+    /// The estimate that was known for most of the time.
     fn main(&self) -> Option<(Basis, &LostTime)> {
         main(&self.lost)
     }
@@ -159,7 +160,7 @@ impl Job {
         self.bound >= NEARLY_ALL && self.has_all_cpus
     }
 
-    /// Its report, a sentence a line; empty where nothing is to be said.
+    /// Its report, one sentence per line; empty if there is nothing to report.
     pub fn text(&self, pinned: Pinned) -> String {
         if self.is_pinned() && pinned == Pinned::Quiet {
             return String::new();
@@ -223,7 +224,7 @@ impl Job {
         format!("lost {} of {of}{to}.", percent(mean / lost.wanted))
     }
 
-    /// What could have been had of it, and how.
+    /// What could have been saved, and how.
     fn had(&self) -> Option<String> {
         let (basis, lost) = self.main()?;
         let Some(had) = lost.could_be_had() else {
@@ -249,7 +250,7 @@ impl Job {
     }
 }
 
-/// The option of srun against what most is lost to. One task alone is bound by its own program.
+/// The option of `srun` against the largest loss. A single task's threads are bound by its own program.
 fn option(lost: &LostTime, tasks: usize) -> Option<&'static str> {
     let parts = lost.parts;
     let worth = lost

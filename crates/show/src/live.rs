@@ -1,9 +1,9 @@
-//! The lines of a run while it goes on: one for each interval in which something happens.
+//! The lines of a run while it lasts: one for each interval in which something happens.
 //!
-//! A line is given as soon as the outcome of an interval's orders is known; pages, which move all the
-//! time, are summed up to then. Where threads are placed more often than once a second, a line covers a
-//! second. A virtual machine has a row of its own when it is first seen, and whenever its CPUs have gone
-//! to other nodes, its agent is heard or cut off, or its candidates change.
+//! A line comes as soon as the outcome of an interval's orders is known; pages, which move all the time, are summed up
+//! to that moment. If threads are placed more often than once a second, a line covers a second. A virtual machine has a
+//! row of its own when it is first seen, and whenever its CPUs have gone to other nodes, its agent is heard or cut off,
+//! or its candidates change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::run::{DecisionOutcome, History, RunModel, Work, add, sum};
 use crate::summary::failures;
 use crate::words::{at, count, counted, listed, percent, short};
 
-/// Lines follow each other by at least this, but for single intervals that are longer.
+/// The least time between lines; a single interval may be longer.
 const LEAST_NS: u64 = 1_000_000_000;
 
 /// The most threads that a line names.
@@ -47,8 +47,7 @@ impl Live {
         Self::default()
     }
 
-    /// What is to be shown after this record, one line or several, without the last line feed; `None`
-    /// for nothing.
+    /// What to show after this record: one line or several, without the last line feed; `None` for nothing.
     pub fn line(&mut self, line: &Arc<Line>) -> Option<String> {
         self.run.take_with(line, &mut self.since);
         let text = match &line.record {
@@ -123,7 +122,7 @@ impl Live {
     }
 }
 
-/// What happened since the latest line, threads each with how it is shown.
+/// What happened since the latest line; each thread has the text by which it is shown.
 #[derive(Clone, Debug, Default)]
 struct Since {
     dry_run: bool,
@@ -242,7 +241,7 @@ impl Since {
     }
 }
 
-/// How people are shown a thread: a virtual machine's by its number.
+/// A thread's text for people; that of a virtual machine has the number of the vCPU.
 fn name(run: &RunModel, id: ThreadId) -> String {
     let snapshot = run.snapshot();
     let Some(thread) = snapshot.and_then(|snapshot| snapshot.thread(id)) else {

@@ -1,4 +1,5 @@
-//! Lost cores in words: how many, how many of them could be had, and what that is estimated from.
+//! Lost cores in words: how many, how many of them another placement would give back, and what the estimate is based
+//! on.
 
 mod sums;
 
@@ -46,7 +47,7 @@ pub fn sentence(losses: &Losses) -> String {
     )
 }
 
-/// What cores are lost to, as far as can be told.
+/// What cores are lost to, as far as the basis shows.
 fn what(basis: Basis) -> &'static str {
     match basis {
         Basis::Uncore | Basis::Counters => "caches and memory",
@@ -71,7 +72,7 @@ pub(crate) fn brief(losses: &Losses) -> Option<String> {
     })
 }
 
-/// What was lost in a run on average, a sentence for each thing that it was estimated from.
+/// What was lost in a run on average, one sentence for each basis of the estimate.
 pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
     let sentence = |(&basis, sums): (&Basis, &LostSums)| {
         let length = time(nanoseconds_of(sums.seconds));
@@ -95,7 +96,7 @@ pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
     lost.iter().map(sentence).collect()
 }
 
-/// Cores lost on average, by what is likely, over the time in which that was said.
+/// Cores lost on average, over the time in which a mean was known.
 pub(crate) fn mean(lost: &BTreeMap<Basis, LostSums>) -> Option<f64> {
     let sums = lost
         .values()
@@ -104,7 +105,7 @@ pub(crate) fn mean(lost: &BTreeMap<Basis, LostSums>) -> Option<f64> {
     (seconds > 0.0).then(|| lost / seconds)
 }
 
-/// What it is estimated from, as a word for programs.
+/// The basis of the estimate, as a word for programs.
 pub(crate) fn word(estimate: &Estimate) -> &'static str {
     match estimate {
         Estimate::Idle => "idle",
@@ -113,7 +114,7 @@ pub(crate) fn word(estimate: &Estimate) -> &'static str {
     }
 }
 
-/// The same of a basis.
+/// The same for a basis.
 pub(crate) fn basis_word(basis: Basis) -> &'static str {
     match basis {
         Basis::Uncore => "uncore",
@@ -122,14 +123,14 @@ pub(crate) fn basis_word(basis: Basis) -> &'static str {
     }
 }
 
-/// The figures of each second.
+/// The sums per second.
 fn mean_of(sum: &Range, seconds: f64) -> Range {
     let mut mean = Range::default();
     mean.add(sum, 1.0 / seconds.max(f64::MIN_POSITIVE));
     mean
 }
 
-/// `3.1 (2.2 to 4)`; `None` where nothing says what is likely.
+/// `3.1 (2.2 to 4)`; `None` if there is no mean.
 pub(crate) fn likely(range: &Range) -> Option<String> {
     let mean = short(range.mean?);
     let (least, most) = (short(range.least), short(range.most));

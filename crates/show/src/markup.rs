@@ -1,5 +1,5 @@
-//! What pages of HTML are made of: a document in the style of reports, tables, and text of a ledger's, which whoever
-//! wrote it is text and never markup.
+//! The parts of HTML pages: a document in the style of reports, tables, and text from a ledger, which is always text
+//! and never markup, whoever wrote it.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const STYLE: &str = include_str!("report/page/style.css");
 /// What the page lets a browser fetch or run: nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A page that needs nothing else, with this title as its heading.
+/// A self-contained page, with this title as its heading.
 pub(crate) fn document(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -56,8 +56,8 @@ pub(crate) fn table(titles: &[&str], rows: &Markup) -> Markup {
     }
 }
 
-/// Text that a ledger holds: escaped, cut where it is too long, and with what would not be shown, or
-/// would change how what follows is shown (control characters, marks of writing direction), replaced.
+/// Text from a ledger: escaped, and cut if it is too long. Characters that are not visible or that change how other
+/// text is shown (control characters, marks of writing direction) are replaced.
 pub(crate) struct Escaped<'t>(pub(crate) &'t str);
 
 impl Render for Escaped<'_> {
@@ -74,12 +74,12 @@ impl Render for Escaped<'_> {
     }
 }
 
-/// A letter as it is shown: one that people do not see, or that would change those beside it, is replaced.
+/// A letter as it is shown: a letter that is not visible, or that would change others, is replaced.
 pub(crate) fn seen(letter: char) -> char {
     if is_seen(letter) { letter } else { '\u{fffd}' }
 }
 
-/// Whether a letter is one that people see, and that leaves those beside it as they are.
+/// Whether a letter is visible and does not change how others are shown.
 fn is_seen(letter: char) -> bool {
     let is_mark = matches!(
         letter,
@@ -89,7 +89,7 @@ fn is_seen(letter: char) -> bool {
     !(letter.is_control() || is_mark || is_none)
 }
 
-/// A name, cut where it is too long, with what cannot be seen replaced.
+/// A name, cut if it is too long, with invisible letters replaced.
 pub(crate) fn name(text: &str) -> String {
     let mut letters = text.chars().map(seen);
     let mut name: String = letters.by_ref().take(MOST_NAME).collect();

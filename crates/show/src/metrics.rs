@@ -1,12 +1,11 @@
-//! What a scraper reads: a [`RunModel`] as OpenMetrics text.
+//! The text for a scraper: a [`RunModel`] as OpenMetrics.
 //!
-//! Names and units follow Prometheus' own rules ("Metric and label naming", "Instrumentation", both on
-//! prometheus.io): base units (seconds, bytes, ratios of 0 to 1), `_total` for what only grows, one
-//! meaning for a name whatever its labels, and label sets that are bounded: a node, a guard, a reason,
-//! a rule (at most [`crate::run::MOST_RULES`] and one for the rest), a group of the configuration (at
-//! most [`MOST_GROUPS`](crate::run::MOST_GROUPS) and one for the rest). No thread and no process is a
-//! label: they come and go, and each would be a series of its own for ever; `ctl status` and the page
-//! show them.
+//! Names and units follow Prometheus' own rules ("Metric and label naming", "Instrumentation", both on prometheus.io):
+//! base units (seconds, bytes, ratios of 0 to 1), `_total` for what only grows, one meaning for a name whatever its
+//! labels, and label sets that are bounded: a node, a guard, a reason, a rule (at most [`crate::run::MOST_RULES`] and
+//! one for the rest), a group of the configuration (at most [`MOST_GROUPS`](crate::run::MOST_GROUPS) and one for the
+//! rest). Threads and processes are not labels: they come and go, and each would leave a series of its own for ever.
+//! `ctl status` and the page show them.
 //!
 //! All metrics are in one table ([`METRICS`]), from which the text, the table in `docs/serve.md` and the
 //! checks of `contrib/` are drawn. A figure that was not measured has no sample, and a metric without
@@ -26,10 +25,10 @@ use serde::Serialize;
 use crate::run::{LATENESS_BOUNDS_S, Lateness, RunModel};
 pub use table::METRICS;
 
-/// What a scraper is to take the text for.
+/// The content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the server that shows a status knows of itself.
+/// What the server that shows a status knows about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Serving {
     /// Connections that are open.
@@ -55,10 +54,10 @@ pub struct View<'s> {
     pub serving: Option<&'s Serving>,
 }
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Grows only, but for a restart.
+    /// Only grows, except at a restart.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -70,13 +69,13 @@ pub enum Kind {
 
 /// One metric.
 pub struct Metric {
-    /// Its name after `numaherd_`, without unit and without what its kind appends.
+    /// Its name after `numaherd_`, without its unit and without the suffix of its kind.
     name: &'static str,
     /// The unit, which the name ends in.
     unit: Option<&'static str>,
     /// What it is.
     pub kind: Kind,
-    /// The labels that its samples have, but for a histogram's bounds.
+    /// The labels of its samples, except for a histogram's bounds.
     pub labels: &'static [&'static str],
     /// One sentence.
     pub help: &'static str,
@@ -102,7 +101,7 @@ impl Samples {
         self.push(labels, Value::Whole(value));
     }
 
-    /// A figure that may not have been measured, or not be one.
+    /// Adds a figure; one that was not measured, or is not finite, is left out.
     fn real(&mut self, labels: &[&str], value: impl Into<Option<f64>>) {
         if let Some(value) = value.into().filter(|value| value.is_finite()) {
             self.push(labels, Value::Real(value));
@@ -116,7 +115,7 @@ impl Samples {
 }
 
 impl Metric {
-    /// Its name as the text has it, of an info with `_info`, of a counter with `_total`.
+    /// Its full name in the text, with `_info` for an info and `_total` for a counter.
     pub fn name(&self) -> String {
         let mut name = format!("numaherd_{}", self.name);
         if let Some(unit) = self.unit {

@@ -1,10 +1,9 @@
 //! A herd as a page that a browser shows live: its nodes, processes and virtual machines, the latest
 //! decisions with their reasons, and how to stop it.
 //!
-//! The page loads itself again every few seconds by what HTML itself offers, and has no script; its
-//! style sheet is [`STYLE`], which the server gives under [`STYLE_PATH`]. [`POLICY`] forbids everything
-//! else. Names and reasons can come from anyone: all of them are text, escaped where they are written
-//! and cut where they are too long ([`Escaped`]).
+//! The page has no script: HTML itself reloads it every few seconds. Its style sheet is [`STYLE`], which the server
+//! serves under [`STYLE_PATH`]. [`POLICY`] forbids everything else. Names and reasons can come from anyone: all of them
+//! are text, escaped where they are written and cut if they are too long ([`Escaped`]).
 
 use std::time::Duration;
 
@@ -24,10 +23,10 @@ use crate::words::{
 /// The style sheet.
 pub const STYLE: &str = include_str!("page/style.css");
 
-/// Where the page looks for it, beside itself.
+/// The path of the style sheet, relative to the page.
 pub const STYLE_PATH: &str = "style.css";
 
-/// What the page lets a browser fetch, run or embed: its style sheet, from where it is itself.
+/// What the page lets a browser fetch, run or embed: only its style sheet, from its own origin.
 pub const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
@@ -43,7 +42,7 @@ const MOST_DECISIONS: usize = 20;
 /// Most notices that are shown.
 const MOST_NOTICES: usize = 10;
 
-/// The page. `silent` is for how long no line has come, where that is known.
+/// The page. `silent` is how long no line has come, if that is known.
 pub fn page(view: View<'_>, silent: Option<Duration>) -> String {
     let run = view.run;
     let page = html! {

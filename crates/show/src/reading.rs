@@ -10,14 +10,14 @@ use serde::Serialize;
 use crate::run::{History, RunModel};
 use crate::words::cut;
 
-/// A ledger, and how much of it there is.
+/// A ledger, and how complete it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// The program that wrote it, with its version.
     pub program: String,
     /// When it was begun, in ms since 1970 (UTC), where that is known.
     pub begun_unix_ms: Option<u64>,
-    /// Whether what came before is in an older file (`<name>.1`) or lost.
+    /// Whether the part before it is in an older file (`<name>.1`) or lost.
     pub later_part: bool,
     /// Records of kinds that this program does not know; they are passed over.
     pub unknown_records: u64,
@@ -28,7 +28,7 @@ pub struct Source {
 /// A run while its ledger is read: the model, and what a view keeps of the past.
 #[derive(Debug)]
 pub struct Read<H> {
-    /// What people call it; empty where its view has no name for it.
+    /// Its name for people; empty if its view has no name for it.
     pub(crate) name: String,
     pub(crate) source: Source,
     pub(crate) model: RunModel,
@@ -36,7 +36,7 @@ pub struct Read<H> {
 }
 
 impl<H: History> Read<H> {
-    /// A ledger of which the first line was read.
+    /// Begins with a ledger's first line.
     pub(crate) fn begin(name: &str, header: &Header, past: H) -> Self {
         Self {
             name: cut(name).to_owned(),
@@ -60,8 +60,8 @@ impl<H: History> Read<H> {
         self.model.take_with(line, &mut self.past);
     }
 
-    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if not
-    /// the end of the file.
+    /// Ends the reading. `skipped` is the number of records of unknown kind; `damage` is what stopped the reading
+    /// before the end of the file.
     pub(crate) fn end(&mut self, skipped: u64, damage: Option<&HerdError>) {
         self.model.finish(&mut self.past);
         self.source.unknown_records = skipped;
@@ -79,7 +79,7 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// Takes in where they are now.
+    /// Notes where the pages are now.
     pub(crate) fn note(homes: &mut Option<Self>, now: &Residency) {
         match homes {
             Some(homes) => {

@@ -1,17 +1,17 @@
-//! A run, or several side by side, as one HTML page that needs nothing else: no script, no network,
-//! charts drawn as SVG within it.
+//! A run, or several side by side, as one self-contained HTML page: no script, no network, charts drawn as SVG within
+//! it.
 //!
 //! A [`Reading`] takes in a ledger line by line: the [`RunModel`], and the past as columns, so that a run
 //! of days takes no more memory than one of minutes. It becomes a [`Run`], and [`page`] writes one or
 //! several of these. A damaged ledger is drawn up to the damage, and the page says where that is.
 //!
-//! Terms: a *column* is a slice of time with the least, mean and greatest of a figure (`columns`);
-//! *before* and *after* compare a process before and since the first time that one of its threads or
-//! pages was moved, which is what followed, not what was caused.
+//! Terms: a *column* is a slice of time with the least, mean and greatest of a figure (`columns`); *before* and *after*
+//! compare a process before and since the first time that one of its threads or pages was moved. They show what
+//! followed, not what the move caused.
 //!
-//! Names of threads and reasons can come from anyone. Whatever a ledger holds is text on the page,
-//! never markup: it is escaped where it is written, by the template, and cut where it is too long.
-//! The page forbids scripts and whatever is elsewhere by its own policy (`Content-Security-Policy`).
+//! Names of threads and reasons can come from anyone. Everything from a ledger is text on the page, never markup: the
+//! template escapes it where it is written, and long text is cut. The page's own policy (`Content-Security-Policy`)
+//! forbids scripts and all outside content.
 
 mod columns;
 mod compare;
@@ -44,13 +44,13 @@ pub struct Run {
 pub type Reading = Read<Charts>;
 
 impl Reading {
-    /// A ledger of which the first line was read; `name` is how people are shown it.
+    /// Begins with a ledger's first line; `name` is its name for people.
     pub fn new(name: &str, header: &Header) -> Self {
         Self::begin(name, header, Charts::default())
     }
 
-    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
-    /// not the end of the file.
+    /// Ends the reading. `skipped` is the number of records of unknown kind; `damage` is what stopped the reading
+    /// before the end of the file.
     pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Run {
         self.end(skipped, damage);
         self.past.finish();
@@ -69,19 +69,19 @@ impl Run {
         self.source.damage.as_deref()
     }
 
-    /// Lines fetched from memory per 1000 instructions, of the whole run where its end says so.
+    /// Lines fetched from memory per 1000 instructions, over the whole run if the ledger holds its end.
     fn miss_rate(&self) -> Option<f64> {
         let seen = || self.charts.seen.as_ref()?.all.counted.miss_rate();
         self.model.totals.counted.miss_rate().or_else(seen)
     }
 
-    /// Share of lines that came from the core's own node, of the whole run where its end says so.
+    /// Share of lines that came from the core's own node, over the whole run if the ledger holds its end.
     fn local_access_ratio(&self) -> Option<f64> {
         let seen = || self.charts.seen.as_ref()?.all.counted.local_access_ratio();
         self.model.totals.counted.local_access_ratio().or_else(seen)
     }
 
-    /// The processes, those that used most CPU time first.
+    /// The processes by CPU time, most first.
     fn busiest_processes(&self) -> Vec<(ProcessId, &ProcessTrack)> {
         let processes = self.charts.processes.iter();
         let mut processes: Vec<_> = processes.map(|(&id, track)| (id, track)).collect();

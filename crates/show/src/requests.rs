@@ -42,7 +42,7 @@ pub fn sentence(controlled: &Controlled) -> String {
     }
 }
 
-/// What was asked, after `to`.
+/// What was asked, as a phrase after `to`.
 fn wish(asked: &Asked) -> String {
     match asked {
         Asked::Pause {

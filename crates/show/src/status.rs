@@ -8,17 +8,17 @@ use crate::words::{
     at, count, counted, listed, nanoseconds_of, paragraph, percent, sentence, short, stopped, time,
 };
 
-/// Most processes that are told.
+/// Most processes that are shown.
 const MOST_PROCESSES: usize = 15;
 
-/// Most decisions that are told.
+/// Most decisions that are shown.
 const MOST_DECISIONS: usize = 5;
 
-/// Most notices that are told.
+/// Most notices that are shown.
 const MOST_NOTICES: usize = 3;
 
-/// What a herd and its machine are like, in some lines. `silent` is for how long no line has come, where
-/// that is known. Control characters of names are replaced.
+/// The state of a herd and its machine, in some lines. `silent` is how long no line has come, if that is known. Control
+/// characters in names are replaced.
 pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
     let Some(machine) = &run.machine else {
         return "The herd has not begun yet.\n".to_owned();
@@ -171,7 +171,7 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
     }
 }
 
-/// A line whose names cannot act on a terminal.
+/// A line without characters that could control a terminal.
 fn shown(line: &str) -> String {
     line.chars().map(crate::markup::seen).collect()
 }

@@ -41,7 +41,7 @@ pub(crate) fn ending(ending: &Ending) -> String {
     }
 }
 
-/// What was moved, measured, refused and restored, by how placements were carried out: `None` for a dry run.
+/// What was moved, measured, refused and restored. `enforced` is how placements were carried out; `None` for a dry run.
 pub(crate) fn done(totals: &Totals, enforced: Option<Enforcement>) -> String {
     let mut text = match enforced {
         None => planned(totals),
@@ -68,7 +68,7 @@ pub(crate) fn done(totals: &Totals, enforced: Option<Enforcement>) -> String {
     text
 }
 
-/// What a person should know, a sentence each.
+/// What a person should know, one sentence for each notice.
 pub(crate) fn notices<'n>(notices: impl Iterator<Item = &'n String>) -> String {
     let mut text = String::new();
     for notice in notices {
@@ -132,7 +132,7 @@ fn moved(totals: &Totals) -> String {
     text
 }
 
-/// How many pages failed for which reason, as a phrase.
+/// How many pages failed for each reason, as a phrase.
 pub(crate) fn failures(failed: &BTreeMap<PageFailure, u64>) -> String {
     let each = failed.iter();
     listed(each.map(|(&failure, &pages)| format!("{} {}", count(pages), why_a_page(failure))))
@@ -170,7 +170,7 @@ fn measured(totals: &Totals) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}.", sentence(&parts.join("; "))))
 }
 
-/// How many threads were let go at the end, as a sentence without its full stop.
+/// How many threads were given back at the end, as a sentence without its full stop.
 pub(crate) fn given_back(restored: u64, enforce: Enforcement) -> String {
     let number = count(restored);
     match (enforce, restored) {

@@ -1,9 +1,8 @@
 //! `numaherd top`: a run on a terminal, as it is now or was at any moment.
 //!
-//! [`Top`] takes a ledger's lines as they come ([`Top::take`]), keys ([`Top::key`]) and time
-//! ([`Top::tick`]), and draws a frame into a buffer ([`Top::draw`]). It reads nothing and knows no
-//! terminal: lines of the past are asked for ([`Again`]), and frames can be made into text
-//! ([`text`]) or SVG ([`svg()`]).
+//! [`Top`] takes a ledger's lines as they come ([`Top::take`]), keys ([`Top::key`]) and time ([`Top::tick`]), and draws
+//! a frame into a buffer ([`Top::draw`]). It reads no file and knows no terminal: it asks a callback for lines of the
+//! past ([`Again`]), and frames can be made into text ([`text`]) or SVG ([`svg()`]).
 //!
 //! ```text
 //!  lines ─▶ timeline ─▶ RunModel ─▶ ui: order ─▶ draw ─▶ Buffer
@@ -11,9 +10,8 @@
 //!  keys ───────────────────┴────────────┘
 //! ```
 //!
-//! What is derived from a snapshot (sums, classes, where threads are) is derived once, when it is
-//! folded; the order of rows once, when it or what was chosen has changed; and of rows only those on
-//! the screen are written.
+//! Sums, classes and the places of threads are derived once from each snapshot, when it is folded. The order of rows is
+//! computed only when the state or the person's choice has changed, and only the rows on the screen are written.
 
 mod canvas;
 mod columns;
@@ -53,13 +51,13 @@ pub enum Effect {
     Redraw,
     /// Draw again, over whatever is on the screen.
     Repaint,
-    /// Stand back until called again (the shell's job control).
+    /// Suspend the program (the shell's job control).
     Suspend,
     /// End.
     Quit,
 }
 
-/// A run as it is looked at.
+/// A run on a screen.
 #[derive(Debug, Default)]
 pub struct Top {
     timeline: Timeline,
@@ -69,13 +67,13 @@ pub struct Top {
     source: String,
     /// Whether lines may still come.
     grows: bool,
-    /// What went wrong with the source, or is being done.
+    /// What went wrong with the source, or what is being done.
     said: Option<String>,
     /// Whether `said` is bad news.
     bad: bool,
-    /// The time that is played, in ns since the world began.
+    /// The time up to which the run is played, in ns since the world began; `None` if it is not played.
     playing: Option<f64>,
-    /// The speed at which is played, of [`keys::SPEEDS`].
+    /// The speed of playing, as an index of [`keys::SPEEDS`].
     speed: usize,
     /// The moment to be shown next.
     wanted: Option<usize>,
@@ -83,14 +81,14 @@ pub struct Top {
     size: (u16, u16),
     /// Rows of the table on the screen.
     rows: usize,
-    /// The rows of the table, filtered and sorted, and of what.
+    /// The rows of the table, filtered and sorted; `ordered` is what they were made of.
     order: Vec<u64>,
     ordered: Option<Ordered>,
-    /// Counts up when the state that is shown changes.
+    /// Increases when the state that is shown changes.
     version: u64,
 }
 
-/// What the order of rows was made of.
+/// The inputs from which the order of rows was made.
 #[derive(Clone, Debug, PartialEq)]
 struct Ordered {
     version: u64,
@@ -114,7 +112,7 @@ impl Top {
         }
     }
 
-    /// The same of a run of which lines may still come.
+    /// The same for a run from which lines may still come.
     #[must_use]
     pub fn growing(self) -> Self {
         Self {
@@ -131,14 +129,14 @@ impl Top {
         }
     }
 
-    /// No more lines will come; `error` says why, where that is not simply the end.
+    /// Notes that no more lines will come; `error` says why, if that is not simply the end.
     pub fn ended(&mut self, error: Option<String>) {
         self.grows = false;
         self.bad = error.is_some();
         self.said = error;
     }
 
-    /// Says what is being done, or `None` for nothing in particular.
+    /// Shows what is being done; `None` for nothing in particular.
     pub fn say(&mut self, what: Option<String>) {
         self.bad = false;
         self.said = what;
@@ -149,7 +147,7 @@ impl Top {
         &self.timeline
     }
 
-    /// What was chosen.
+    /// What the person chose.
     pub fn ui(&self) -> &Ui {
         &self.ui
     }
@@ -159,7 +157,7 @@ impl Top {
         self.ui.tab = tab;
     }
 
-    /// Sorts the table that is shown by the column of a title, whatever its case; whether there is one.
+    /// Sorts the table that is shown by the column with this title, in any case. Returns whether there is one.
     pub fn sort_by_title(&mut self, title: &str) -> bool {
         let mut columns = self.ui.tab.columns().iter();
         let column = columns.find(|column| column.title().eq_ignore_ascii_case(title));
@@ -178,7 +176,7 @@ impl Top {
         columns.map(|column| column.title()).collect()
     }
 
-    /// Shows only rows of which a text or regular expression is found.
+    /// Shows only rows that a text or regular expression matches.
     pub fn filter(&mut self, text: &str) {
         self.ui.filter = Filter::new(text);
     }
@@ -188,12 +186,12 @@ impl Top {
         self.wanted = Some(self.timeline.moment_at(time_ns));
     }
 
-    /// Whether it is played, so that [`Top::tick`] wants to be called often.
+    /// Whether the run is played, so that [`Top::tick`] must be called often.
     pub fn is_playing(&self) -> bool {
         self.playing.is_some()
     }
 
-    /// Lets time pass, in seconds; whether something is to be drawn.
+    /// Lets time pass, in seconds. Returns whether something must be drawn.
     pub fn tick(&mut self, seconds: f64) -> bool {
         let Some(time_ns) = &mut self.playing else {
             return false;
@@ -215,8 +213,8 @@ impl Top {
         true
     }
 
-    /// Makes ready what is to be drawn on a screen of so many columns and rows: the moment that is
-    /// wanted, from lines that `again` reads, and the order of rows.
+    /// Prepares a frame of `columns` and `rows`: the moment that is wanted, from lines that `again` reads, and the
+    /// order of rows.
     pub fn prepare(&mut self, columns: u16, rows: u16, again: Again<'_>) {
         self.size = (columns, rows);
         if let Some(moment) = self.wanted.take() {
@@ -228,7 +226,7 @@ impl Top {
         let ordered = Ordered {
             version: match self.timeline.is_newest() {
                 true => self.version,
-                // What comes meanwhile does not change what is shown.
+                // New lines do not change a moment of the past.
                 false => self.version | 1 << 63,
             },
             tab: self.ui.tab,
@@ -250,12 +248,12 @@ impl Top {
         self.ui.open_top = self.ui.open_top.min(most);
     }
 
-    /// Draws what was made ready.
+    /// Draws what [`Top::prepare`] has prepared.
     pub fn draw(&self, buffer: &mut Buffer) {
         draw::draw(self, buffer);
     }
 
-    /// One frame of so many columns and rows.
+    /// Prepares and draws one frame of `columns` and `rows`.
     pub fn frame(&mut self, columns: u16, rows: u16, again: Again<'_>) -> Buffer {
         self.prepare(columns, rows, again);
         let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));

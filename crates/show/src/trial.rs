@@ -1,7 +1,7 @@
-//! What a trial comes to: the gain and its interval, in words and as JSON.
+//! The result of a trial: the gain and its interval, in words and as JSON.
 //!
-//! The figure of a pair of blocks is the logarithm of the ratio of the two rates of progress. The gain is that of
-//! the mean, and its interval ([`AnyTime`]) holds at whichever pair somebody looks.
+//! The figure of a pair of blocks is the logarithm of the ratio of the two rates of progress. The gain is that of the
+//! mean; its interval ([`AnyTime`]) holds after whichever pair somebody looks.
 
 use numaherd_herd::ledger::{self, Design, Pair, TrialEnd, TrialPlan};
 use numaherd_herd::{Ending, Summary, Totals};
@@ -11,14 +11,14 @@ use serde::Serialize;
 
 use crate::words::{counted, time};
 
-/// Fewest pairs of which an interval is made. Of fewer, more than 5 in 100 agree by the draw of their order alone,
-/// where whatever changes over time outweighs all else.
+/// The fewest pairs that give an interval. With fewer, all pairs agree in more than 5 of 100 trials by the random order
+/// of their blocks alone, if changes over time outweigh everything else.
 pub const LEAST_PAIRS: usize = 6;
 
-/// What a policy is compared with when nobody places threads.
+/// The name of the comparison in which nobody places threads.
 pub const LINUX: &str = "linux";
 
-/// Gains that a longer trial may be for, as shares: the first that is finer than what was seen.
+/// Gains that a longer trial could show, as shares; the first one that is finer than the present interval counts.
 const FINER: [f64; 5] = [0.02, 0.01, 0.005, 0.002, 0.001];
 
 /// What some pairs say.
@@ -29,7 +29,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of these pairs; `None` where they are too few for an interval.
+    /// The verdict of these pairs; `None` if they are too few for an interval.
     pub fn of(pairs: &[Pair], design: &Design) -> Option<Self> {
         let log = AnyTime::planned(design.pairs_planned).mean(&log_ratios(pairs))?;
         (pairs.len() >= LEAST_PAIRS && log.half.is_some()).then_some(Self { log })
@@ -44,7 +44,7 @@ impl Verdict {
         self.log.half.unwrap_or(f64::INFINITY)
     }
 
-    /// How much faster the policy is, as a share.
+    /// How much faster the policy is, as a share: 0.05 is 5 %.
     pub fn gain(&self) -> f64 {
         self.log.mean.exp_m1()
     }
@@ -75,8 +75,8 @@ fn log_ratios(pairs: &[Pair]) -> Vec<f64> {
     pairs.iter().map(Pair::log_ratio).collect()
 }
 
-/// How many pairs it takes to see a gain of this share in four trials of five, by how far these pairs spread.
-/// `None` where that is not known, or nobody could wait for it.
+/// How many pairs it takes to show a gain of this share in four trials of five, by the spread of these pairs. `None` if
+/// the spread is not known, or the number is too large to wait for.
 pub fn pairs_to_see(gain: f64, pairs: &[Pair]) -> Option<usize> {
     let pairs = AnyTime::to_see(gain.ln_1p(), deviation(&log_ratios(pairs))?)?;
     Some(pairs.max(LEAST_PAIRS))
@@ -93,14 +93,14 @@ pub fn about(seconds: f64) -> String {
     counted(number.ceil() as u64, unit)
 }
 
-/// A trial as far as it went.
+/// A trial up to its present state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// How it was made.
     pub plan: TrialPlan,
     /// Its complete pairs.
     pub pairs: Vec<Pair>,
-    /// Why it ended by itself before the last pair, where it did.
+    /// Why it ended by itself before the last pair, if it did.
     pub ended: Option<TrialEnd>,
 }
 
@@ -112,7 +112,7 @@ impl Trial {
             pairs: Vec::new(),
             ended: None,
         });
-        // A file may say anything.
+        // A file may hold any figures.
         let pair = record.pair.filter(|pair| pair.log_ratio().is_finite());
         trial.pairs.extend(pair);
         trial.ended.clone_from(&record.ended);
@@ -123,7 +123,7 @@ impl Trial {
         Verdict::of(&self.pairs, &self.plan.design)
     }
 
-    /// What came of it in one sentence, or two where no difference is shown. Without a full stop.
+    /// The result in one sentence, or in two if no difference is shown. Without full stops.
     pub fn sentences(&self) -> Vec<String> {
         let number = counted(self.pairs.len(), "pair");
         let compared = match self.plan.against.as_str() {
@@ -147,8 +147,8 @@ impl Trial {
         }
     }
 
-    /// What was measured, how, and what carries over from block to block: a title and a sentence each. `totals` and
-    /// `ending` are of the run, where they are known.
+    /// What was measured, how, and what carries over from block to block: a title and a sentence for each. `totals` and
+    /// `ending` are those of the run; `ending` is `None` if it is not known.
     pub(crate) fn details(
         &self,
         totals: &Totals,
@@ -205,14 +205,14 @@ impl Trial {
         ]
     }
 
-    /// For people, at its end.
+    /// The text for people at its end.
     pub fn text(&self, summary: &Summary) -> String {
         let details = self.details(&summary.totals, Some(&summary.ending));
         let details = details.map(|(title, what)| format!("{title}: {what}\n"));
         format!("{}\n{}", self.sentences().join("\n"), details.concat())
     }
 
-    /// For programs, at its end.
+    /// The report for programs at its end.
     pub fn report(&self, summary: &Summary) -> Report<'_> {
         let verdict = self.verdict();
         let ended = self.ended(Some(&summary.ending));
@@ -249,7 +249,7 @@ impl Trial {
         }
     }
 
-    /// How it ended; `None` where the ledger does not say.
+    /// How it ended; `None` if the ledger does not say.
     fn ended(&self, ending: Option<&Ending>) -> Option<Ended> {
         match (&self.ended, ending) {
             (Some(TrialEnd::Early), _) => Some(Ended::Early),

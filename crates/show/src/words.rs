@@ -19,7 +19,7 @@ pub(crate) fn left_alone(reason: &Unmanaged) -> String {
 /// Columns that text is wrapped at: those of a terminal that nobody has resized.
 pub(crate) const WIDTH: usize = 80;
 
-/// So many seconds in whole ns.
+/// Seconds in whole ns.
 pub(crate) fn nanoseconds_of(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }
@@ -38,7 +38,7 @@ pub(crate) fn many(number: f64) -> String {
     }
 }
 
-/// A figure, or a dash where it is not known.
+/// A figure, or a dash if it is not known.
 pub(crate) fn or_dash(shown: Option<String>) -> String {
     shown.unwrap_or_else(|| "–".to_owned())
 }
@@ -49,10 +49,10 @@ pub(crate) fn cpus(set: &CpuSet) -> String {
     format!("CPU{s} {set}")
 }
 
-/// Bytes of a sentence of a ledger's that are kept.
+/// The most bytes that are kept of a sentence from a ledger.
 pub(crate) const MOST_TEXT: usize = 400;
 
-/// A text of a ledger's, cut where it is too long to be a sentence.
+/// A text from a ledger, cut if it is longer than [`MOST_TEXT`].
 pub(crate) fn cut(text: &str) -> &str {
     if text.len() <= MOST_TEXT {
         return text;
@@ -114,7 +114,7 @@ pub fn entry(indent: usize, label: &str, column: usize, text: &str) -> String {
     lines
 }
 
-/// The words of a text, a number and its unit being one.
+/// The words of a text; a number and its unit are one word.
 fn words(text: &str) -> Vec<String> {
     const UNITS: [&str; 8] = ["%", "ns", "µs", "ms", "s", "min", "h", "MiB"];
     let mut words: Vec<String> = Vec::new();

@@ -19,7 +19,7 @@ pub enum Error {
         /// The operating system's reason.
         why: std::io::Error,
     },
-    /// A trace cannot be read on.
+    /// A trace cannot be read any further.
     #[error("cannot read the trace at byte {at}: {why}")]
     Read {
         /// Where, in bytes from the start of the file.
@@ -27,7 +27,7 @@ pub enum Error {
         /// The operating system's reason.
         why: std::io::Error,
     },
-    /// A trace cannot be written on.
+    /// A trace cannot be written any further.
     #[error("cannot write the trace at byte {at}: {why}; is the disk full?")]
     Write {
         /// Where, in bytes from the start of the file.
@@ -40,7 +40,7 @@ pub enum Error {
         "this is not a trace: {0}; use `numaherd trace import` to convert the output of other tools"
     )]
     NoTrace(String),
-    /// A text is that of no tool whose traces can be read.
+    /// The text comes from no tool whose traces can be read.
     #[error(
         "no line of this text is one of `valgrind --tool=lackey --trace-mem=yes` or of `perf script -F comm,pid,tid,time,period,event,addr`: it starts with {0:?}"
     )]
@@ -55,10 +55,10 @@ pub enum Error {
         /// The latest version that can be read.
         known: u32,
     },
-    /// A frame's contents are not what was written.
+    /// The file is damaged.
     #[error("{0}")]
     Damaged(Damage),
-    /// More events were to be put into one frame than it holds.
+    /// A frame was given more events than it can hold.
     #[error(
         "{given} events do not fit into one frame, which holds at most {most}; write them in several"
     )]
@@ -81,7 +81,7 @@ pub enum Error {
     /// K or N of a migration strategy is 0.
     #[error("{0} is 0; pages per move (K) and accesses per sample (N) must be 1 or more")]
     Zero(&'static str),
-    /// Caches to run a trace through are none.
+    /// The caches to run a trace through cannot be modelled.
     #[error("the caches cannot be modelled: {0}")]
     Caches(HardwareError),
     /// A trace touches more memory than is modelled.
@@ -97,10 +97,10 @@ pub enum Error {
         /// Bytes of a line.
         line_bytes: u64,
     },
-    /// The machine file says too little or what cannot be.
+    /// The machine file lacks figures, or has invalid ones.
     #[error(transparent)]
     Hardware(#[from] HardwareError),
-    /// The machine's topology is at odds with itself.
+    /// The machine's topology contradicts itself.
     #[error("the machine {machine} cannot be built: {why}")]
     Topology {
         /// Its name.
@@ -108,7 +108,7 @@ pub enum Error {
         /// What is wrong.
         why: Invalid,
     },
-    /// The machine's model has other cores and nodes than its topology.
+    /// The machine's model and its topology differ in their cores or nodes.
     #[error(
         "the machine {machine} cannot be built: its model has {} cores on {} nodes, its topology {} CPUs on {}",
         .model.0, .model.1, .topology.0, .topology.1
@@ -121,7 +121,7 @@ pub enum Error {
         /// CPUs and nodes of the topology.
         topology: (usize, usize),
     },
-    /// The machine's hardware or its memory is at odds with itself.
+    /// The machine's hardware or memory contradicts itself.
     #[error("the machine {machine} cannot be built: {why}")]
     Machine {
         /// Its name.
@@ -129,17 +129,17 @@ pub enum Error {
         /// What is wrong.
         why: HardwareError,
     },
-    /// The IPM unit cannot be had as configured.
+    /// The IPM unit cannot be built as configured.
     #[error("the IPM unit cannot be built: {0}; change `ipm`, or omit it")]
     Unit(HardwareError),
-    /// An option cannot be.
+    /// An option is invalid.
     #[error("{option} is {value}; it must be {must}")]
     Option {
         /// Its name.
         option: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
-        /// What it may be.
+        /// The values that are allowed.
         must: &'static str,
     },
     /// A given placement has more threads than the trace.
@@ -166,7 +166,7 @@ pub enum Error {
         /// The machine's name.
         machine: String,
     },
-    /// There is nothing to play.
+    /// The trace has no threads.
     #[error("the trace has no threads")]
     NoThreads,
     /// A frame could not be compressed.
@@ -189,7 +189,7 @@ impl Error {
     }
 }
 
-/// Where a trace is damaged, and how. All before it can be relied on.
+/// Where a trace is damaged, and how. Everything before it is reliable.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Damage {
     /// Where, in bytes from the start of the file.

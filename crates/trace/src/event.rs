@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Event {
     /// What happened.
     pub kind: Kind,
-    /// Bytes accessed; 0 for what is no access.
+    /// Bytes accessed; 0 if the event is not an access.
     pub bytes: u8,
     /// Instructions that the thread executed since its previous event, this one's included. It is 0
     /// for the second access of one instruction.
@@ -18,9 +18,8 @@ pub struct Event {
 
 /// What an [`Event`] is.
 ///
-/// Sleeps and wakes are the order between threads that a replay keeps: after a sleep a thread goes
-/// on only once somebody woke it. They count like a semaphore: a wake that comes early is
-/// remembered.
+/// Sleeps and wakes give the order between threads that a replay keeps: after a sleep, a thread continues only once
+/// another has woken it. They count like a semaphore: a wake that comes early is remembered.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,7 +33,7 @@ pub enum Kind {
     Wake,
 }
 
-/// Whose events they are. A thread's place in the table is its number in the trace.
+/// A thread of the trace. Its place in the table is its number in the trace.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ThreadInfo {
     /// The process it belongs to.
@@ -86,8 +85,8 @@ impl Event {
         }
     }
 
-    /// Instructions and nothing else: a load of no bytes. It stands before an event whose gap is
-    /// beyond 32 bits; see [`Event::push_after`].
+    /// Instructions without an access: a load of 0 bytes. It stands before an event whose gap does not fit into 32
+    /// bits; see [`Event::push_after`].
     pub const fn filler(gap: u32) -> Self {
         Self::load(0, 0, gap)
     }
@@ -98,8 +97,8 @@ impl Event {
         matches!(self.kind, Kind::Load | Kind::Store) && self.bytes > 0
     }
 
-    /// Appends the event as one that comes `instructions` after the previous one, with as many
-    /// fillers before it as that many instructions need. Its own gap is not looked at.
+    /// Appends the event as one that comes `instructions` after the previous one, with as many fillers before it as
+    /// that many instructions need. The event's own gap is ignored.
     pub fn push_after(mut self, mut instructions: u64, events: &mut Vec<Self>) {
         while instructions > u64::from(u32::MAX) {
             events.push(Self::filler(u32::MAX));

@@ -8,10 +8,9 @@
 //! | index | 56 + 64 per frame | offsets and headers of all frames |
 //! | end | 24 | where the index is |
 //!
-//! Each frame can be read alone. Frames are in recorded order; those of one thread in the thread's
-//! own order. A file whose end is missing (its recorder was killed, the disk was full) is read by
-//! going from frame to frame, up to the damage. What a frame's content looks like is said in
-//! `coding`; the bytes of headers in `header`.
+//! Each frame can be read alone. Frames are in recorded order; the frames of one thread are in that thread's order. A
+//! file whose end is missing (its recorder was killed, the disk was full) is read by going from frame to frame, up to
+//! the damage. `coding` describes the content of a frame, and `header` the bytes of the headers.
 
 mod coding;
 mod header;
@@ -26,12 +25,11 @@ pub use write::{EncodedFrame, Encoder, Writer};
 /// The most events in a frame.
 pub const FRAME_EVENTS: usize = 65_536;
 
-/// Level of zstd. Its fastest ordinary one: what regular code leaves after `coding` is repetition,
-/// which any level finds.
+/// Level of zstd: its fastest ordinary one. After `coding`, regular code leaves repetition, which any level finds.
 const COMPRESSION: i32 = 1;
 
 /// The most bytes of a thread's name that are kept.
 const LONGEST_NAME: usize = 255;
 
-/// The first bytes by which a trace file is known.
+/// The first bytes of a trace file, which identify it.
 pub const MAGIC: [u8; 8] = header::MAGIC;

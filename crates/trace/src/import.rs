@@ -1,14 +1,13 @@
-//! Traces of other tools: their text, read line by line into the same form as our own recordings.
+//! Imports traces of other tools: reads their text line by line into the form of Numaherd's own recordings.
 //!
 //! | format | made by | has |
 //! |---|---|---|
 //! | [`Format::Lackey`] | `valgrind --tool=lackey --trace-mem=yes` | every load and store, with size and instructions between; no threads |
 //! | [`Format::PerfScript`] | `perf script` of memory samples | a sample of loads and stores, with thread and time; neither size nor instructions |
 //!
-//! Text goes wrong in more ways than bytes do: programs print into it, tools say things in between.
-//! A line that cannot be read is counted and the first few are kept to be shown; all others are
-//! read. What is not in the text is not made up; [`Imported`] and the trace's description say what
-//! is missing.
+//! Text is less reliable than binary data: programs print into it, and tools add messages. The importer counts lines
+//! that it cannot read and keeps the first few for display; it reads all others. It does not make up what the text
+//! lacks; [`Imported`] and the trace's description say what is missing.
 
 mod lackey;
 mod perf;
@@ -26,14 +25,14 @@ use crate::error::Error;
 use crate::file::{MAGIC, Trace, Writer};
 use sink::Sink;
 
-/// Lines that could not be read of which the text is kept.
+/// How many unreadable lines are kept with their text.
 const SHOWN: usize = 5;
-/// The longest line that is read, in bytes. What is longer is no line of any format.
+/// The longest line that is read, in bytes. No format has longer lines.
 const LONGEST: usize = 16 << 10;
-/// Bytes that identify a format.
+/// Bytes at the start of a text by which its format is identified.
 const LOOKED_AT: usize = 64 << 10;
 
-/// Whose text it is.
+/// The format of a tool's text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -52,7 +51,8 @@ impl Format {
         }
     }
 
-    /// Tells the format by the first lines of a text: the one that more of them fit.
+    /// Determines the format from the first lines of a text: the format that more of them fit; `None` if they fit
+    /// neither.
     pub fn of(text: &[u8]) -> Option<Self> {
         let count = |fits: fn(&[u8]) -> bool| {
             let lines = text.split(|&byte| byte == b'\n');
@@ -71,17 +71,17 @@ impl Format {
 /// What was found in a text.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Imported {
-    /// Whose text it was.
+    /// The text's format.
     pub format: Format,
     /// Lines of the text.
     pub lines: u64,
-    /// Events that came of them.
+    /// Events made from them.
     pub events: u64,
     /// Lines that could not be read.
     pub bad_lines: u64,
     /// The first of these.
     pub bad_examples: Vec<BadLine>,
-    /// Samples without an address, which tell nothing of memory and were left out.
+    /// Samples without an address, which say nothing about memory and were left out.
     pub without_address: u64,
     /// The samples by what was sampled; empty for a trace of all accesses.
     pub sampled: Vec<Sampled>,
@@ -103,12 +103,12 @@ pub struct Sampled {
     pub event: String,
     /// How many.
     pub samples: u64,
-    /// How many happened for these: the sum of the samples' periods. None where no sample had one.
+    /// How many events these samples stand for: the sum of the samples' periods. `None` if no sample had a period.
     pub happened: Option<u64>,
 }
 
 impl Sampled {
-    /// One in how many was sampled, if that is known.
+    /// The N of sampling one event in N, if that is known.
     pub fn one_in(&self) -> Option<f64> {
         let happened = self.happened? as f64;
         (self.samples > 0).then(|| happened / self.samples as f64)
@@ -139,7 +139,7 @@ impl Imported {
         }
     }
 
-    /// What the trace says of itself.
+    /// The trace's description of itself.
     fn about(&self) -> Map<String, Value> {
         let mut about = Map::new();
         about.insert("recorded_by".to_owned(), json!(self.format.name()));
@@ -169,7 +169,7 @@ pub fn import<W: Write>(mut text: impl BufRead, to: W) -> Result<(W, Imported), 
     })?;
     let mut text = io::Cursor::new(first).chain(text);
     let mut imported = Imported::new(format);
-    // Neither tool says the size of pages; 4 KiB is what information is given for.
+    // Neither tool gives the size of pages; assume 4 KiB.
     let mut writer = Writer::new(to, 4096, &Map::new())?;
     let mut sink = Sink::new(&mut writer);
     match format {
@@ -181,8 +181,8 @@ pub fn import<W: Write>(mut text: impl BufRead, to: W) -> Result<(W, Imported), 
     Ok((writer.finish()?, imported))
 }
 
-/// Opens a trace, or whatever one can be made of: the text of another tool is imported into a file
-/// without a name first, which takes its time and some of the disk for temporary files.
+/// Opens a trace, or imports the text of another tool into an unnamed temporary file first, which takes time and disk
+/// space.
 ///
 /// # Errors
 /// When it cannot be read, or is neither a trace nor a known text.
@@ -201,7 +201,7 @@ pub fn open(path: &Path) -> Result<(Trace, Option<Imported>), Error> {
     Ok((Trace::from_file(file)?, Some(imported)))
 }
 
-/// A temporary file that goes when it is closed.
+/// A temporary file that disappears when it is closed.
 fn unnamed() -> Result<File, Error> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -244,7 +244,7 @@ fn each_line(
     }
 }
 
-/// A hexadecimal number, with or without 0x before it; all of `text`.
+/// Parses all of `text` as a hexadecimal number, with or without `0x` before it.
 fn hexadecimal(text: &[u8]) -> Option<u64> {
     let digits = text.strip_prefix(b"0x").unwrap_or(text);
     if digits.is_empty() || digits.len() > 16 {
@@ -255,7 +255,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number; all of `text`.
+/// Parses all of `text` as a decimal number.
 fn decimal(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| str::from_utf8(text).ok()?.parse().ok())?

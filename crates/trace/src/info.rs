@@ -2,9 +2,8 @@
 //!
 //! * *pages*: those of the trace's page size that were accessed; pages of different processes are
 //!   different pages.
-//! * *working set* (Denning, 1968): the pages that a thread accesses in a window of so many of its
-//!   own instructions. Windows follow each other; the last, shorter one counts only where it is the
-//!   only one.
+//! * *working set* (Denning, 1968): the pages that a thread accesses in a window of [`WINDOW_INSTRUCTIONS`] of its own
+//!   instructions. Windows follow each other; the last, shorter one counts only where it is the only one.
 //! * *sharing*: how many pages were accessed by one thread, by two, and so on.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,13 +18,13 @@ use crate::event::{Event, Kind, ThreadInfo};
 use crate::file::Trace;
 use crate::pages::PageNumbers;
 
-/// Instructions of a thread in which its working set is counted.
+/// Instructions of a window in which a thread's working set is counted.
 pub const WINDOW_INSTRUCTIONS: u64 = 1_000_000;
 
 /// What is in a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
-    /// What the recorder said.
+    /// The recorder's description.
     pub about: Map<String, Value>,
     /// Size of pages, in bytes.
     pub page_bytes: u64,
@@ -37,7 +36,7 @@ pub struct Info {
     pub pages: u64,
     /// Number of pages by the number of threads that accessed them.
     pub pages_by_threads: BTreeMap<u64, u64>,
-    /// Of all windows of all threads; None where there are no accesses.
+    /// The working set over all windows of all threads; `None` without accesses.
     pub working_set: Option<WorkingSet>,
     /// Each thread alone, by number.
     pub threads: Vec<OfThread>,
@@ -47,9 +46,9 @@ pub struct Info {
     pub recorded_ns: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Bytes of frames of events, with their headers, for each event; None without events.
+    /// Bytes per event of the frames of events, headers included; `None` without events.
     pub bytes_per_event: Option<f64>,
-    /// Where the trace is damaged, and how. Figures are of what lies before.
+    /// Where the trace is damaged, and how. The figures cover what lies before it.
     pub damage: Option<Damage>,
 }
 
@@ -73,7 +72,7 @@ pub struct Counts {
 pub struct OfThread {
     /// Its number in the trace.
     pub thread: usize,
-    /// Who it is.
+    /// The thread's entry in the trace's table.
     #[serde(flatten)]
     pub info: ThreadInfo,
     /// Its events.
@@ -81,14 +80,14 @@ pub struct OfThread {
     pub counts: Counts,
     /// Pages that it accessed.
     pub pages: u64,
-    /// Its working set; None where it made no accesses.
+    /// Its working set; `None` if it made no accesses.
     pub working_set: Option<WorkingSet>,
 }
 
 /// Pages accessed in windows of [`WINDOW_INSTRUCTIONS`] instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkingSet {
-    /// Windows.
+    /// Number of windows.
     pub windows: u64,
     /// Pages in a window, on average.
     pub mean_pages: f64,
@@ -116,7 +115,7 @@ struct Counter {
     counts: Counts,
     page_bytes: u64,
     pages: PageNumbers,
-    /// Window in which each page was last accessed, by the page's number; counted from 1.
+    /// By page number, the window in which each page was last accessed, counted from 1.
     last_window: Vec<u64>,
     windows: Windows,
     /// Window that the thread is in.
@@ -196,7 +195,7 @@ impl Counter {
         self.pages_in_window += 1;
     }
 
-    /// Ends the window, and those after it in which there was no event.
+    /// Ends the window, and the following windows that have no event.
     fn end_window(&mut self) {
         let now = self.counts.instructions / WINDOW_INSTRUCTIONS + 1;
         self.windows.add(std::mem::take(&mut self.pages_in_window));
@@ -213,12 +212,12 @@ impl Counter {
     }
 }
 
-/// Reads a whole trace and says what is in it, up to its damage.
+/// Reads a trace up to its end or its damage, and reports what is in it.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn info(trace: &Trace) -> Result<Info, Error> {
-    // No recorder writes 0; a file that says so is read all the same.
+    // No recorder writes 0, but a file that does is read nevertheless.
     let page_bytes = trace.page_bytes().max(1);
     let mut counters: Vec<_> = trace
         .threads()

@@ -1,8 +1,7 @@
-//! Traces: the loads and stores of a real program, recorded once and used as often as wanted.
+//! Traces: the loads and stores of a real program, recorded once and used any number of times.
 //!
 //! * [`Event`] is one load, store, sleep or wake of one thread.
-//! * [`file`](mod@file) is the trace file: compact, streamed in both directions, read up to its
-//!   damage.
+//! * [`file`](mod@file) is the trace file: compact, streamed in both directions, readable up to any damage.
 //! * [`import`] reads the traces of other tools.
 //! * [`info`] says what is in a trace.
 //! * [`sra`] says which pages should follow a thread that was moved.

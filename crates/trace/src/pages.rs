@@ -1,10 +1,10 @@
-//! Pages numbered in the order in which they are first touched, fast enough to ask at each access.
+//! Numbers pages in the order in which they are first touched, fast enough to look up at each access.
 
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-/// Places of the table that is asked first; programs stay within few pages for a while.
+/// Places of the table that is looked up first; for a while, programs stay within few pages.
 const FRONT: usize = 1024;
 
 /// Numbers from 0 for pages.
@@ -22,7 +22,7 @@ impl PageNumbers {
         Self {
             numbers: HashMap::default(),
             pages: Vec::new(),
-            // At each place a page that belongs to another.
+            // Each place starts with a page that belongs to another place, so that none matches.
             front: (1..=FRONT as u64).map(|page| (page, 0)).collect(),
         }
     }

@@ -1,28 +1,24 @@
 //! Saved remote accesses: which pages should follow a thread that was moved to another node?
 //!
-//! DINO (§4.1) answers by simulation: of the accesses that a program makes to memory, how many would
-//! have been remote had no page moved, and how many of these does a strategy save? The measure is
-//! *saved remote accesses* (SRA), their share. This is that simulation, on a recorded trace. Where
-//! the paper is silent, the reading is:
+//! DINO (§4.1) answers by simulation: of the accesses that a program makes to memory, how many would have been remote
+//! had no page moved, and how many of these does a strategy save? The measure is *saved remote accesses* (SRA), their
+//! share. This is that simulation, on a recorded trace. Where the paper is silent, this is our reading:
 //!
-//! * *Accesses to memory* are what the last-level cache misses on demand, loads and stores alike
-//!   ([`Caches`]; no prefetcher; caches start empty). A line that comes dirty out of another domain's
-//!   cache does not come from memory and is not counted. Threads run at the same time as recorded
-//!   (the one with the fewest instructions next; sleeps and wakes kept) and share caches by their
-//!   numbers.
-//! * *The thread was moved* before its first event, and alone: to it all pages of its process are
-//!   remote. Each thread is looked at by itself, as if it were the one that moved; a program's
-//!   figure is the sum of its threads'.
-//! * *Sampling* 1 in N: of each N successive accesses to memory of the thread, whether remote by now
-//!   or not, one is looked at, at a place that is drawn evenly. Sampling 1 in N instructions shows
-//!   the same share of these accesses.
-//! * *A sample that is remote* moves its page and K − 1 others ([`Strategy`]), before it is carried
-//!   out and at once: it counts as saved. So K = 1 with every access looked at saves all, as the paper
-//!   says.
-//! * *K pages* are K pages of addresses. What of them the process never touches is moved at no cost
-//!   and to no use.
+//! * *Accesses to memory* are the demand misses of the last-level cache, loads and stores alike ([`Caches`]; no
+//!   prefetcher; caches start empty). A dirty line that comes from another domain's cache does not come from memory and
+//!   is not counted. Threads run at the same time as recorded (the one with the fewest instructions next; sleeps and
+//!   wakes kept) and share caches by their numbers.
+//! * *The thread was moved* before its first event, and alone: all pages of its process are remote to it. Each thread
+//!   is evaluated by itself, as if it were the one that moved; a program's figure is the sum over its threads.
+//! * *Sampling* 1 in N: of each N successive accesses to memory of the thread, whether still remote or not, one is
+//!   sampled, at a place that is drawn uniformly. Sampling 1 in N instructions shows the same share of these accesses.
+//! * *A sample that is remote* moves its page and K − 1 others ([`Strategy`]) at once, before the access is carried
+//!   out, so that the access itself counts as saved. So K = 1 with every access sampled saves all, as the paper says.
+//! * *K pages* are K successive pages of addresses. Those that the process never touches are moved at no cost and
+//!   without effect.
 //!
-//! Not part of it: what moving costs. [`Cell::moved_pages`] says how many pages moved, to weigh it.
+//! The cost of moving is not included. [`Cell::moved_pages`] gives the number of pages that moved, so that it can be
+//! weighed.
 
 mod evaluate;
 mod misses;
@@ -37,7 +33,7 @@ use crate::error::{Damage, Error};
 use crate::file::Trace;
 use evaluate::Samples;
 
-/// Which pages move along with one whose access was seen.
+/// Which pages move along with a page whose access was sampled.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
@@ -45,16 +41,15 @@ pub enum Strategy {
     SequentialForward,
     /// K/2 pages before the accessed one, and K − K/2 from it on (DINO's choice).
     SequentialForwardBackward,
-    /// The accessed page and K − 1 others, drawn evenly from all pages that the process touches.
+    /// The accessed page and K − 1 others, drawn uniformly from all pages that the process touches.
     Random,
-    /// The accessed page and the K − 1 that follow it at the distance at which the thread's accesses
-    /// have been going on, forward or backward; the accessed page alone where no such pattern was
-    /// seen. See `pattern`.
+    /// The accessed page and the K − 1 pages that follow it, forward or backward, at the distance between the thread's
+    /// recent accesses; the accessed page alone if there is no such pattern. See `pattern`.
     PatternBased,
 }
 
 impl Strategy {
-    /// All of them, in the paper's order.
+    /// All strategies, in the paper's order.
     pub const ALL: [Self; 4] = [
         Self::SequentialForward,
         Self::SequentialForwardBackward,
@@ -108,7 +103,7 @@ impl Caches {
         }
     }
 
-    /// Those of a modelled machine; its first domain says how many cores share a last level.
+    /// The caches of a modelled machine; its first domain gives the number of cores that share a last level.
     pub fn of(config: &Config) -> Self {
         let first = config.domain_of_core.first();
         let cores = config
@@ -125,18 +120,18 @@ impl Caches {
     }
 }
 
-/// What is tried.
+/// What to try.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Options {
     /// Strategies.
     pub strategies: Vec<Strategy>,
-    /// Pages that move at a time: K, each from 1 on.
+    /// Pages that move at a time: values of K, each at least 1.
     pub pages: Vec<u64>,
-    /// One in how many accesses to memory is looked at: N, each from 1 on.
+    /// Sampling of one in N accesses to memory: values of N, each at least 1.
     pub one_in: Vec<u64>,
     /// Caches before memory.
     pub caches: Caches,
-    /// Of the places of samples and the pages of [`Strategy::Random`].
+    /// Seed for the places of samples and the pages of [`Strategy::Random`].
     pub seed: u64,
 }
 
@@ -153,7 +148,7 @@ impl Default for Options {
     }
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sra {
     /// What was tried.
@@ -169,13 +164,13 @@ pub struct Sra {
     pub remote: u64,
     /// Pages that the threads' accesses to memory touch, summed over threads.
     pub touched_pages: u64,
-    /// Strategy by strategy, K by K, N by N.
+    /// One cell for each strategy, K and N: by strategy, then K, then N.
     pub cells: Vec<Cell>,
-    /// Where the trace is damaged, and how. Figures are of what lies before.
+    /// Where the trace is damaged, and how. The figures cover what lies before it.
     pub damage: Option<Damage>,
 }
 
-/// What one strategy saved.
+/// What one strategy saves with one K and one N.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// The strategy.
@@ -184,7 +179,7 @@ pub struct Cell {
     pub pages: u64,
     /// N.
     pub one_in: u64,
-    /// Saved remote accesses, as a share from 0 to 1; None when there are none to save.
+    /// Saved remote accesses, as a share from 0 to 1; `None` when there are none to save.
     pub sra: Option<f64>,
     /// Remote accesses saved.
     pub saved: u64,
@@ -206,8 +201,8 @@ impl Sra {
 /// Runs a trace through the caches once and tries every strategy, K and N on what reaches memory.
 ///
 /// # Errors
-/// When the trace cannot be read, K or N is 0, or the caches are none that can be modelled. Damage
-/// is no error: what lies before it is used.
+/// When the trace cannot be read, K or N is 0, or the caches cannot be modelled. Damage is no error: the part before it
+/// is used.
 pub fn sra(trace: &Trace, options: &Options) -> Result<Sra, Error> {
     if let Some(what) = [("K", &options.pages), ("N", &options.one_in)]
         .iter()

@@ -1,9 +1,8 @@
-//! All threads of a trace in turns, as they could have run at the same time.
+//! Plays all threads of a trace in turns, as they could have run at the same time.
 //!
-//! The thread that has executed the fewest instructions goes next, for a while; a thread that
-//! sleeps waits until it is woken, and goes on no earlier than who woke it. If all that are left
-//! sleep (a trace that was cut, a wake by something that is not in it), the one that is furthest
-//! behind goes on as if woken.
+//! The thread that has executed the fewest instructions goes next, for a while. A thread that sleeps waits until it is
+//! woken, and continues no earlier than the thread that woke it. If all remaining threads sleep (the trace was cut, or
+//! something outside it would wake them), the one that is furthest behind continues as if woken.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,13 +11,13 @@ use crate::error::{Damage, Error};
 use crate::event::{Event, Kind};
 use crate::file::{FrameReader, Trace};
 
-/// Instructions after which another thread has its turn.
+/// Instructions after which a turn ends.
 const TURN: u64 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Turns {
     threads: Vec<Thread>,
-    /// Threads that can go on, by their time; the earliest first.
+    /// Threads that can continue, by their time; the earliest first.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     /// Threads that sleep.
     asleep: usize,
@@ -30,10 +29,10 @@ struct Thread {
     reader: FrameReader,
     events: Vec<Event>,
     next: usize,
-    /// Instructions executed, or those of who woke it, if more.
+    /// Instructions executed, or those of the thread that woke it, if more.
     time: u64,
     is_asleep: bool,
-    /// Wakes that came before the sleep they end.
+    /// Wakes that came before the sleep that they end.
     wakes: u64,
 }
 
@@ -66,10 +65,10 @@ impl Turns {
         self.damage.as_ref()
     }
 
-    /// The next thread and what it does in its turn; None after the last.
+    /// The next thread and its events in this turn; `None` after the last.
     ///
     /// # Errors
-    /// When the trace cannot be read. Damage ends only the thread.
+    /// When the trace cannot be read. Damage ends only the thread that it belongs to.
     pub(crate) fn next(&mut self) -> Result<Option<(usize, &[Event])>, Error> {
         loop {
             let Some(number) = self.ready.pop().map(|Reverse((_, thread))| thread) else {
@@ -98,7 +97,7 @@ impl Turns {
         }
     }
 
-    /// Lets a thread go on from its event `start`; says where its turn ends.
+    /// Plays a thread from its event `start`; returns where its turn ends.
     fn go(&mut self, number: usize, start: usize) -> usize {
         let until = self.threads[number].time.saturating_add(TURN);
         let mut at = start;

@@ -1,42 +1,40 @@
 //! World: the recorded threads of a trace on the cores of any machine.
 //!
-//! Each thread's accesses, in its own order, go through the TLBs and caches of the core that it runs
-//! on ([`numaherd_hardware`]); a page table says where its pages are; a small kernel places threads
-//! and new pages. It observes and applies as a live machine does, so that every policy runs on it
-//! unchanged.
+//! Each thread's accesses, in its own order, go through the TLBs and caches of the core that it runs on
+//! ([`numaherd_hardware`]); a page table says where its pages are; a small kernel places threads and new pages. It is
+//! observed and takes orders like a live machine, so that every policy runs on it unchanged.
 //!
 //! | question | where |
 //! |---|---|
-//! | what comes next of each thread | `threads` |
-//! | which core goes on next | `engine` |
+//! | what does each thread do next | `threads` |
+//! | which core runs next | `engine` |
 //! | what does an access do | `accesses` |
 //! | which thread runs where, who waits for whom | `schedule` |
 //! | where is a page | `pages` |
-//! | what moving a page or a thread takes | `orders` |
+//! | what does moving a page or a thread cost | `orders` |
 //! | who faults on marked pages | `scan` |
-//! | what the IPM unit says | `unit` |
+//! | what does the IPM unit report | `unit` |
 //! | what does a policy see of it | `seen` |
-//! | what came of it | [`Figures`], [`Energy`] |
+//! | what are the results | [`Figures`], [`Energy`] |
 //! | what would have been best | [`Analysis`], [`Start`] |
 //!
 //! # Two times
 //!
-//! A trace is short: tens of milliseconds, where the programs of the papers ran for minutes and
-//! policies decide every second. So one modelled millisecond stands for [`Options::dilation`]
-//! milliseconds of *the loop's time*. In the loop's time is whatever the loop and the kernel's balancing
-//! of NUMA and of load do: cadences, ticks, scan periods, what moving a page or a thread and what a hint fault costs,
-//! what counters say of an interval, and the residency that the IPM unit counts. In modelled time is what the program and the hardware
-//! do: accesses, page walks, waits, sleeps, switches between threads. With a dilation of 1 they are the
-//! same. So a decision costs the run the share of time that it would have cost the long one, and
-//! caches that cool after it cost more.
+//! A trace is short: tens of milliseconds, where the programs of the papers ran for minutes and policies decide every
+//! second. So one modelled millisecond stands for [`Options::dilation`] milliseconds of *the loop's time*. The loop's
+//! time applies to everything that the loop and the kernel's balancing of NUMA and of load do: cadences, ticks, scan
+//! periods, the cost of a page move, a thread move or a hint fault, the counts of an interval, and the residency that
+//! the IPM unit counts. Modelled time applies to everything that the program and the hardware do: accesses, page walks,
+//! waits, sleeps, switches between threads. With a dilation of 1 the two are the same. So a decision costs the run the
+//! same share of time as it would have cost the long run, and caches that cool after it cost more.
 //!
 //! # What is not modelled
 //!
-//! Instructions themselves (each takes the same time), values (an address that was loaded is not
-//! known to be one, so chains of pointers overlap as arrays do), the kernel's own accesses, the page
-//! fault of a first touch, the copying of a moved page through caches (its time is in the cost of a
-//! move). Threads spin as often as they did when recorded. What the memory map did is not in a trace:
-//! a page that was unmapped and mapped again stays where it was.
+//! Instructions themselves (each takes the same time), values (the model does not know which loaded values are
+//! addresses, so chains of pointers overlap as arrays do), the kernel's own accesses, the page fault of a first touch,
+//! the copying of a moved page through caches (the cost of a move includes its time). Threads spin as often as they did
+//! when recorded. A trace does not record changes of the memory map: a page that was unmapped and mapped again stays
+//! where it was.
 
 mod accesses;
 mod analysis;

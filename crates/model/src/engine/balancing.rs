@@ -1,23 +1,25 @@
 //! The modelled kernel's NUMA balancing ([`Options::numa_balancing`]): it unmaps pages to see which thread
 //! faults on them next, moves pages towards the threads that use them, and threads to where their pages are.
 //!
-//! Rule, as Linux 6.x has it (recalled from `kernel/sched/fair.c`), for processes whose pages are known by regions:
-//! 1. *Scan.* Of each process, 256 MiB are unmapped at a time, in the order of addresses. The first scan comes
-//!    1 s after the start, the next ones after a period of at least 1 s (at least 100 ms where the process has
-//!    many scans' worth of memory) and at most 60 s, both divided by the number of scans that a pass takes.
-//!    A page faults unless nobody touches it before its next scan.
+//! Rule of Linux 6.x (recalled from `kernel/sched/fair.c`), for processes whose pages are known by regions:
+//! 1. *Scan.* Each scan unmaps the next 256 MiB of a process, in the order of addresses. The first scan comes 1 s after
+//!    the start, the next ones after a period of at least 1 s (at least 100 ms where the process has many scans' worth
+//!    of memory) and at most 60 s, both divided by the number of scans that a pass takes. A page faults unless nobody
+//!    touches it before its next scan.
 //! 2. *Pages.* A fault by a thread on node `n` moves a page of another node to `n` if the page's last fault came
 //!    from `n`, too, and either was the same thread's or the process's threads fault on `n` far more, as in the
 //!    paging `numa-balancing`. In the first pass every fault moves its page. Threads fault on shared pages in
 //!    proportion to their accesses, independently of who faulted last.
-//! 3. *Period.* After each pass it grows if 7 of 10 faults were local or private, by as many tenths as there are
-//!    faults beyond that; otherwise it shrinks in the same way.
-//! 4. *Threads.* After each pass, each thread that no policy has placed goes to the node that it, or its
-//!    process where threads share pages, faults on most: to an idle CPU there that the scheduler would not take
-//!    it from again, or in exchange for the thread that gains most, or loses least, by going the other way.
+//! 3. *Period.* After each pass, the period changes by how many of 10 faults were local or private. With at least 7 it
+//!    grows, by a tenth for each one beyond 7 and by at least one tenth. With fewer it shrinks, by a tenth for each one
+//!    that is missing. Without faults it doubles.
+//! 4. *Threads.* After each pass, each thread that no policy has placed goes to the node that it faults on most; where
+//!    threads share pages, the faults of the whole process count. It goes to an idle CPU there from which the scheduler
+//!    would not take it again, or changes places with the thread that gains most, or loses least, by going the other
+//!    way.
 //!
-//! A fault costs its thread 1.5 us (the middle of 1 to 2 us for a minor fault [C]), a page that moves what it costs
-//! under any policy. Chance plays no part: of pages that are alike, as many move as are expected to.
+//! A fault costs its thread 1.5 us (the middle of 1 to 2 us for a minor fault [C]); a page that moves costs what it
+//! costs under any policy. Chance plays no part: among pages that are alike, the expected number moves.
 //!
 //! Left out: huge pages, groups of processes that share memory, rate limits, the time of scans themselves.
 
@@ -29,16 +31,16 @@ use numaherd_world::{Pages, ProcessId, ThreadId};
 
 use super::{Engine, PAGE_BYTES, SECOND_NS, Thread};
 
-/// Memory that a scan unmaps (`scan_size_mb`).
+/// Pages that a scan unmaps (`scan_size_mb`).
 const SCAN_PAGES: u64 = (256 << 20) / PAGE_BYTES;
-/// Until the first scan of a process (`scan_delay_ms`).
+/// Time until the first scan of a process (`scan_delay_ms`).
 const DELAY_NS: f64 = SECOND_NS;
 /// Shortest and longest time of a pass over a process's memory (`scan_period_min_ms`, `scan_period_max_ms`), and
 /// the shortest time between two scans (`MAX_SCAN_WINDOW`: 2560 MiB a second).
 const SHORTEST_PASS_NS: f64 = SECOND_NS;
 const LONGEST_PASS_NS: f64 = 60.0 * SECOND_NS;
 const SHORTEST_PERIOD_NS: f64 = 0.1 * SECOND_NS;
-/// A minor fault.
+/// Time that a minor fault takes.
 const FAULT_NS: f64 = 1500.0;
 /// Tenths of faults that must be local or private for the period to grow (`NUMA_PERIOD_THRESHOLD`).
 const ENOUGH: f64 = 7.0;
@@ -47,7 +49,7 @@ const FAR_MORE: f64 = 3.0;
 /// Least gain, as a share of a thread's faults, for which threads change places (`SMALLIMP`).
 const LEAST_GAIN: f64 = 0.03;
 
-/// What is known of the processes that run.
+/// What the kernel knows about the running processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Balancing {
     scans: BTreeMap<ProcessId, Scan>,
@@ -61,10 +63,10 @@ struct Scan {
     /// Pages done in this pass.
     done: u64,
     passes: u32,
-    /// Faults, halved after each pass, by the node of the thread and of the page.
+    /// Faults by the node of the thread, and by the node of the page; halved after each pass.
     on: Vec<f64>,
     of: Vec<f64>,
-    /// Faults of this pass; of those, on the thread's own node, and by the thread that faulted last, too.
+    /// Faults of this pass; among them, those on the thread's own node, and those by the thread that also faulted last.
     faults: f64,
     local: f64,
     private: f64,
@@ -170,7 +172,7 @@ impl Scan {
     }
 }
 
-/// Scans of a pass over so many pages.
+/// How many scans a pass over `pages` pages takes.
 fn scans(pages: u64) -> f64 {
     pages.div_ceil(SCAN_PAGES).max(1) as f64
 }
@@ -179,7 +181,7 @@ fn shortest_ns(pages: u64) -> f64 {
     (SHORTEST_PASS_NS / scans(pages)).max(SHORTEST_PERIOD_NS)
 }
 
-/// Takes the first so many pages off some runs.
+/// Takes the first `pages` pages off some runs.
 fn take(runs: &mut VecDeque<Range<u64>>, mut pages: u64) -> Vec<Range<u64>> {
     let mut taken = Vec::new();
     while pages > 0
@@ -337,7 +339,7 @@ impl Engine {
         users.collect()
     }
 
-    /// Threads of a process go to where their pages are.
+    /// Moves the threads of a process to where their pages are.
     fn gather(&mut self, id: ProcessId, balancing: &Balancing) {
         let of_process = self.threads.values().filter(|thread| thread.process == id);
         let ids: Vec<ThreadId> = of_process.map(|thread| thread.id).collect();
@@ -359,7 +361,7 @@ impl Engine {
         }
     }
 
-    /// How a thread comes to a node that it faults on more than on its own.
+    /// How a thread can get to a node that it faults on more than on its own.
     fn better(&self, thread: &Thread, balancing: &Balancing) -> Option<Way> {
         let topology = self.hardware.topology();
         let node_of = |cpu: CpuId| self.hardware.seat(cpu).node;
@@ -408,7 +410,7 @@ impl Balancing {
         parts(&seen.of)
     }
 
-    /// The same, or of its process's where its threads share pages.
+    /// The same, or the share of its process's faults where its threads share pages.
     fn weights(&self, thread: &Thread) -> Option<Vec<f64>> {
         let scan = self.scans.get(&thread.process)?;
         match scan.is_group {
@@ -424,7 +426,7 @@ fn parts(counts: &[f64]) -> Option<Vec<f64>> {
     (all > 0.0).then(|| counts.iter().map(|count| count / all).collect())
 }
 
-/// Who of the threads uses a part of the memory, each with its share of the accesses, and the rate of all theirs.
+/// The threads that use a part of the memory, each with its share of the accesses, and the rate of all their accesses.
 fn sharing(users: &[User], owner: Option<usize>) -> (Vec<User>, f64) {
     let uses = |user: &&User| owner.is_none_or(|owner| user.index == owner) && user.share > 0.0;
     let mut users: Vec<User> = users.iter().filter(uses).copied().collect();

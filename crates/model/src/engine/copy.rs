@@ -1,10 +1,9 @@
 //! Pages that move, as traffic: each is read from its node and written to another by the thread it is
 //! moved for, which does nothing else meanwhile.
 //!
-//! On an idle machine a page takes [`Options::page_move_ns`](crate::Options::page_move_ns), or the time of its
-//! lines where that is longer; waits in the queues that it meets come on top, and others wait for its lines as
-//! for any others. The copy keeps as many lines in flight as the core can. What it takes of a cache is one
-//! page.
+//! On an idle machine a page takes [`Options::page_move_ns`](crate::Options::page_move_ns), or the time of its lines
+//! where that is longer; waits in queues come on top, and other threads wait for its lines as for any others. The copy
+//! keeps as many lines in flight as the core can. It occupies one page of the cache.
 
 use numaherd_contention::{Curve, Demands, LINE_BYTES, Running};
 
@@ -12,7 +11,7 @@ use super::{Engine, PAGE_BYTES, Thread};
 
 /// Lines of a page.
 pub(super) const PAGE_LINES: f64 = PAGE_BYTES as f64 / LINE_BYTES;
-/// Pages of which less is left are done: less than a byte of one.
+/// A copy is done when fewer pages than this are left: less than a byte.
 const DONE: f64 = 1e-4;
 
 /// A page's lines, each from memory: 1000 "instructions" are a page.
@@ -22,7 +21,7 @@ pub(super) fn page_lines() -> Curve {
 }
 
 impl Engine {
-    /// A thread that copies, as the solver wants it; `None` where it runs its program.
+    /// The solver's input for a thread that copies pages; `None` where it runs its program.
     pub(super) fn copier(&self, thread: &Thread, cpu_share: f64) -> Option<Running<'_>> {
         let copying = thread.copies.front()?;
         let figures = &self.hardware.figures;
@@ -44,7 +43,7 @@ impl Engine {
         })
     }
 
-    /// Ends the copies whose last page is there.
+    /// Ends the copies whose last page has arrived.
     pub(super) fn finish_copies(&mut self) {
         for thread in self.threads.values_mut() {
             if thread

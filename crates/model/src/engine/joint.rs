@@ -7,12 +7,12 @@ use numaherd_world::{MemoryPart, ProcessId, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Thread};
 
-/// A part of a process's memory: which thread's own, or `None` for what all share.
+/// A part of a process's memory: the index of the thread that owns it, or `None` for what all threads share.
 type Key = (ProcessId, Option<usize>);
 
 impl Engine {
-    /// Each process's shared pages, then each thread's own, without empty ones and those of threads that
-    /// have ended.
+    /// Each process's shared pages, then each thread's own; empty parts, and those of threads that have ended, are left
+    /// out.
     fn keyed_parts(&self) -> Vec<(Key, MemoryPart)> {
         let mut parts = Vec::new();
         let mut threads: BTreeMap<ProcessId, Vec<&Thread>> = BTreeMap::new();
@@ -78,7 +78,7 @@ impl Engine {
             }
             placed.insert(key, shares);
         }
-        // Runs are dealt in whole pages, so that a node may get one less than its share of each.
+        // Runs are dealt out in whole pages, so that a node may get one page less than its share.
         let is_full = |(node, &used): (&numaherd_topology::Node, &f64)| {
             used > (node.memory_bytes / PAGE_BYTES) as f64 + 1.0
         };

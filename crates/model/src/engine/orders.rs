@@ -1,4 +1,4 @@
-//! Orders carried out: threads put on CPUs, pages moved, and what both cost.
+//! Carries out orders: puts threads on CPUs, moves pages, and charges what both cost.
 
 use numaherd_topology::CpuId;
 use numaherd_world::{
@@ -16,7 +16,7 @@ impl Thread {
         self.speed.latency_ns / in_flight
     }
 
-    /// Lets it fetch bytes again that were in its cache.
+    /// Makes the thread fetch bytes again that were in its cache.
     fn fetch_again(&mut self, bytes: f64, line_ns: f64) {
         let refill_ns = bytes / LINE_BYTES * line_ns;
         if refill_ns > 0.0 {
@@ -29,7 +29,7 @@ impl Thread {
     }
 }
 
-/// The share of its lines that a node answers.
+/// The share of the lines that a node answers.
 fn answered(memory: &[(usize, f64)], node: usize) -> f64 {
     let there = memory.iter().filter(|&&(home, _)| home == node);
     there.map(|&(_, share)| share).sum()
@@ -98,7 +98,7 @@ impl Engine {
         outcome
     }
 
-    /// Moves pages of a process to a node, for a thread that pays for it.
+    /// Moves pages of a process to a node; the thread `payer` bears the cost.
     pub(super) fn migrate(
         &mut self,
         id: ProcessId,

@@ -11,7 +11,7 @@ use crate::kernel::credit::TICK_NS;
 use crate::kernel::{Loads, Scheduler};
 
 impl Engine {
-    /// Where a thread starts, or goes whose CPU is taken from it.
+    /// The CPU for a thread that starts, or that loses its CPU.
     pub(super) fn new_place(&mut self, loads: &Loads, allowed: &CpuSet) -> CpuId {
         match self.options.scheduler {
             Scheduler::Linux => loads.idlest(allowed, &mut self.random),
@@ -19,7 +19,7 @@ impl Engine {
         }
     }
 
-    /// Lets the kernel move threads that it finds badly balanced; gives the loads.
+    /// Lets the kernel move threads that it finds badly balanced; returns the loads afterwards.
     pub(super) fn balance(&mut self) -> Loads {
         let mut loads = self.loads();
         if !loads.is_lopsided() {
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Something wakes up on a CPU where nobody expects it.
+    /// Wakes a thread up on another CPU, or under Xen a vCPU outside the model, when that is due.
     pub(super) fn wander(&mut self) {
         if self.now_ns < self.next_wander_ns {
             return;
@@ -63,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// Lets a CPU's thread that sleeps now and then, and that nobody has placed, wake up on another
-    /// CPU that it may have: on one drawn from all, whose own such thread takes its place.
+    /// Swaps the thread on CPU `a` with that on a CPU drawn from all. Both must be threads that sleep now and then,
+    /// that nobody has placed, and that may run on each other's CPU.
     fn wake_elsewhere(&mut self, a: CpuId) {
         let b = drawn(&mut self.random, &self.all_cpus);
         let sleeps = |thread: &Thread| self.phase(thread).busy < 1.0;
@@ -78,7 +78,7 @@ impl Engine {
         self.move_thread(from_b, a);
     }
 
-    /// A vCPU of nobody's wakes up on a CPU, and goes first.
+    /// A vCPU outside the model wakes up on `cpu` and goes first; an idle CPU steals the thread that ran there.
     fn wake_another(&mut self, cpu: CpuId) {
         let Some(id) = self.free_on(cpu, |_| true) else {
             return;
@@ -90,14 +90,15 @@ impl Engine {
         }
     }
 
-    /// A thread on that CPU that nobody has placed.
+    /// A thread on that CPU that nobody has placed and that `may` accepts.
     fn free_on(&self, cpu: CpuId, may: impl Fn(&Thread) -> bool) -> Option<ThreadId> {
         let mut there = self.threads.values().filter(|thread| thread.cpu == cpu);
         let thread = there.find(|thread| thread.assigned.is_none() && may(thread))?;
         Some(thread.id)
     }
 
-    /// After a change, Xen looks at running vCPUs at the next tick; without one it would find what it found before.
+    /// After a change, Xen looks at running vCPUs at the next tick; without a change it would find what it found
+    /// before.
     pub(super) fn plan_tick(&mut self) {
         if self.options.scheduler == Scheduler::XenCredit && self.next_tick_ns.is_infinite() {
             self.next_tick_ns = ((self.now_ns / TICK_NS).floor() + 1.0) * TICK_NS;
@@ -122,7 +123,7 @@ impl Engine {
         });
     }
 
-    /// Asks for each thread in turn where it goes.
+    /// Asks `to` for each thread in turn where it goes, and moves it there.
     fn each_moves(
         &mut self,
         loads: &mut Loads,

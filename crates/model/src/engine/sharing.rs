@@ -1,11 +1,11 @@
-//! Lines that other threads of the process wrote last: whose they are, and how long they are waited for.
+//! Lines that other threads of the process wrote last: which threads have them, and how long a thread waits for them.
 //!
-//! Two kinds. Of a program's `shared_written` each other thread has an equal part, and nobody waits
-//! for a third. Where all threads write one area in the same order ([`SharedWrites`]), those that are
-//! there at a time go over it together. Then a line is a server with one customer more for each of
-//! them: a write takes the line from any of the others with equal chance, and between two writes of a
-//! thread all others have had the line once, each for the time that it takes to come over and for one
-//! write. Alone there, a thread takes each line once, from any thread of the process.
+//! There are two kinds. Each other thread has an equal part of a program's `shared_written` lines, and no thread waits
+//! for a third. Where all threads write one area in the same order ([`SharedWrites`]), the threads that are in the area
+//! at the same time go over it together. A line is then a server, and these threads are its customers: a write takes
+//! the line from any of the others with equal chance, and between two writes of a thread each of the others has the
+//! line once, for the time of its transfer and of one write. A thread that is alone in the area takes each line once,
+//! from any thread of the process.
 
 use numaherd_contention::{Seat, Transfers};
 use numaherd_topology::CpuId;
@@ -14,11 +14,11 @@ use numaherd_world::ThreadId;
 use super::{Engine, Thread};
 use crate::kernel::Loads;
 
-/// Threads at one place, each counted with the share of its time that it is there.
+/// Threads by place, each counted with the share of its time that it is there.
 type Seats = Vec<(Seat, f64)>;
 
 impl Engine {
-    /// Lines that a thread takes from others, and how long it waits for each of them, with every
+    /// Lines that a thread takes from others, and how long in ns it waits for its turn at each of them, with every
     /// thread on the CPU that `cpu` gives.
     pub(super) fn transfers(
         &self,
@@ -45,8 +45,8 @@ impl Engine {
         let own = self.hardware.seat(cpu(thread));
         let mut transfers = Vec::new();
         let each = program.shared_written / f64::from(program.threads - 1);
-        // The base cycles of a profile hold these lines as hits of the last-level cache, and of writes
-        // to a shared area nothing but the writes.
+        // A profile's base cycles count these lines as hits in the last-level cache; for a shared area they include
+        // nothing but the writes.
         let hit_ns = self.hardware.figures.llc_ns;
         self.take(&all, each, own, hit_ns, &mut transfers);
         let Some(writes) = writes else {
@@ -60,7 +60,7 @@ impl Engine {
             }
             return (transfers, 0.0);
         }
-        // With less than one other there on average, that part of the time.
+        // With fewer than one other thread there on average, this happens only for that part of the time.
         let taken = writes.lines + (writes.writes - writes.lines) * met.min(1.0);
         self.take(&there, taken / met, own, 0.0, &mut transfers);
         let base_ns =
@@ -117,7 +117,7 @@ impl Engine {
                 (owners - without) * from(owner)
             });
             let others: f64 = others.sum();
-            // From as many others as there are but for itself, and one more at `own`.
+            // The mean over all others but the thread itself, and over the one at `own`.
             let mean = (others + from(own)) / (met - 1.0_f64.min(threads) + 1.0);
             threads * (mean + turn_ns)
         };

@@ -1,4 +1,4 @@
-//! How fast everything goes on: the kernel's balance, gangs, and the solver's input.
+//! How fast every thread runs: the kernel's balancing, gangs, and the solver's input.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use super::{Engine, Thread};
 use crate::kernel::Loads;
 use crate::steady::alone;
 
-/// Rounds after which the waiting within gangs must do.
+/// The most rounds in which the waiting within gangs is found.
 const GANG_ROUNDS: usize = 8;
-/// Shares of waiting that change by less are settled.
+/// The rounds end once no share of waiting changes by this much.
 const GANG_SETTLED: f64 = 1e-3;
 
 impl Engine {
@@ -26,7 +26,8 @@ impl Engine {
         self.plan_tick();
         let gangs = self.gangs();
         let mut idle: Vec<f64> = self.threads.values().map(|thread| thread.idle).collect();
-        // Waiting for the slowest of a gang asks for no lines: found in a few rounds, from what it was.
+        // A thread that waits for its gang asks for no lines. A few rounds find the shares of waiting, from those found
+        // last.
         let rounds = if gangs.is_empty() { 1 } else { GANG_ROUNDS };
         for _ in 0..rounds {
             let mut solution = std::mem::take(&mut self.solution);
@@ -42,7 +43,7 @@ impl Engine {
                 Factors::ALL,
                 &mut solution,
             );
-            // Who waits for its gang is on its CPU.
+            // A thread that waits for its gang keeps its CPU.
             let shares: Vec<(f64, bool)> = self
                 .threads
                 .values()
@@ -70,7 +71,7 @@ impl Engine {
             let mut threads: Vec<&mut Thread> = self.threads.values_mut().collect();
             let mut change = 0.0_f64;
             for gang in &gangs {
-                // The slowest sets the pace; who would be faster waits, busily, and asks for nothing.
+                // The slowest sets the pace; a faster one waits busily and asks for no lines.
                 let paces = gang.iter().map(|&at| threads[at].pace);
                 let slowest = paces.fold(f64::INFINITY, f64::min);
                 for &at in gang {
@@ -90,8 +91,8 @@ impl Engine {
         }
     }
 
-    /// The threads as the solver wants them, in the order of `threads`, each on the CPU that `cpu`
-    /// gives; `idle` is the share of its time that each waits for its gang.
+    /// The threads as input of the solver, in the order of `threads`, each on the CPU that `cpu` gives; `idle` is the
+    /// share of its time that each waits for its gang.
     fn running(
         &self,
         loads: &Loads,
@@ -117,7 +118,7 @@ impl Engine {
             .collect()
     }
 
-    /// Mean slowdown in a layout, with the lines of some threads from elsewhere.
+    /// Mean slowdown in a layout; `memory` replaces the nodes that the lines of some threads come from.
     pub(super) fn slowdown_with(
         &self,
         layout: &[(ThreadId, CpuId)],
@@ -161,7 +162,7 @@ impl Engine {
         self.least_with(|thread| vec![thread.memory.clone()])
     }
 
-    /// The same with the best of those places of each thread's memory.
+    /// The same, with each thread's memory at the best of the places that `memories` gives.
     pub(super) fn least_with(
         &self,
         memories: impl Fn(&Thread) -> Vec<Vec<(usize, f64)>>,

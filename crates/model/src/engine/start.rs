@@ -13,7 +13,7 @@ use crate::kernel::Loads;
 use crate::memory::Memory;
 
 impl Engine {
-    /// Starts a job; `loads` are those of the threads that run, and then of its own too.
+    /// Starts a job, and adds its threads to `loads`, which are those of the running threads.
     pub(super) fn start(&mut self, at: usize, loads: &mut Loads) {
         let job = self.jobs[at].clone();
         let born = (self.now_ns / 1e7) as u64;
@@ -137,7 +137,7 @@ impl Engine {
                         parts.push((to, fits));
                     }
                 }
-                // More memory than the machine has is checked for before a run begins.
+                // Jobs that need more memory than the machine has are refused before a run begins.
                 if left > 0 {
                     used[node] += left;
                     parts.push((node, left));

@@ -1,12 +1,12 @@
-//! Where Xen's credit scheduler runs vCPUs, as far as they do not outnumber CPUs: its parts that pick a CPU.
+//! Where Xen's credit scheduler runs vCPUs: its rules that pick a CPU, for vCPUs that do not outnumber the CPUs.
 //!
 //! Behaviour of Xen 4.0 (its wiki's "Credit Scheduler"; the rules of idle neighbours are those of its sources):
 //!
 //! 1. *Start.* A virtual machine's vCPUs are dealt to the CPUs in turn, and its kernel, to which all are alike,
 //!    chooses on which of them a thread runs. So a thread starts on any idle CPU.
-//! 2. *Tick.* Every 10 ms a running vCPU goes to an idle CPU with idler neighbours: of its own socket, one whose core
-//!    has more idle CPUs; of another socket, one with more than twice as many idle CPUs. Its own CPU counts as
-//!    idle. Memory nodes play no part.
+//! 2. *Tick.* Every 10 ms a running vCPU goes to an idle CPU with idler neighbours: in its own socket, one whose core
+//!    has more idle CPUs; in another socket, if that has more than twice as many idle CPUs. Its own CPU counts as idle.
+//!    Memory nodes play no part.
 //! 3. *Steal.* An idle CPU takes a vCPU that waits for another CPU, whichever it is.
 //! 4. *Boost.* A vCPU that wakes up on a busy CPU goes first. The one that ran there waits, and so an idle CPU steals
 //!    it.
@@ -21,13 +21,13 @@ use rand::seq::IndexedRandom;
 
 use super::{Loads, ROUNDING, least};
 
-/// Between two looks at a running vCPU.
+/// Time in ns between two looks at a running vCPU.
 pub(crate) const TICK_NS: f64 = 10e6;
-/// How many times as many idle CPUs another socket must have, and more.
+/// Another socket must have more than this many times as many idle CPUs.
 const OTHER_SOCKET: usize = 2;
 
 impl Loads {
-    /// An idle CPU of `allowed`; one of the least loaded where there is none, and of the whole machine where that is
+    /// An idle CPU of `allowed`, or one of the least loaded where none is idle; of the whole machine where `allowed` is
     /// offline.
     pub(crate) fn any_idle(&self, allowed: &CpuSet, random: &mut impl Rng) -> CpuId {
         let cpus = allowed.intersection(&self.online);
@@ -38,7 +38,7 @@ impl Loads {
         *tied.choose(random).expect("a set that is not empty")
     }
 
-    /// Where a vCPU goes that is put off its CPU while others are idle; nowhere while none is.
+    /// The idle CPU that steals a vCPU which lost its own; `None` if none is idle.
     pub(crate) fn stolen_by(&self, allowed: &CpuSet, random: &mut impl Rng) -> Option<CpuId> {
         let cpu = self.any_idle(allowed, random);
         self.is_idle(cpu).then_some(cpu)
@@ -49,7 +49,7 @@ impl Loads {
         self.of(cpu) - load > ROUNDING
     }
 
-    /// Where a vCPU that runs on `from` goes at a tick.
+    /// Where a vCPU that runs on `from` goes at a tick; `None` if it stays.
     pub(crate) fn idler_neighbours(
         &self,
         topology: &Topology,

@@ -1,44 +1,40 @@
 //! A program's phase, derived from a sweep of cache sizes on a machine that the model need not know.
 //!
-//! A sweep gives, at a few sizes of cache, the cycles per instruction and the lines that demand
-//! accesses fetch with prefetchers off, and at some of the sizes the lines fetched in all. What
-//! the model needs is split from that so:
+//! A sweep gives, at a few sizes of cache, the cycles per instruction and the lines that demand accesses fetch with
+//! prefetchers off, and at some of the sizes the lines fetched in all. The figures that the model needs are derived as
+//! follows:
 //!
-//! * **Exposed cycles per line**, E: the cycles that are lost for each line more that is fetched,
-//!   from the largest to the smallest size,
-//!   `E = 1000 x (cpi_small - cpi_large) / (lines_small - lines_large)`.
-//!   Figures are given to 0.01 cycles; so E can be told only where the cycles differ by 0.02 and
-//!   the lines by a twentieth at least. Where they do not, fetching costs nothing that shows: the
-//!   prefetcher runs ahead, and the program has in flight what the core can have.
-//!   A tenth of a cycle between the sizes tells E to within a tenth. Where the size matters less
-//!   than that, prefetchers tell more: switched off at the largest size, they turn lines that came
-//!   in time into demand misses, and `E_d = 1000 x (cpi_without - cpi) / (demand_without - demand)`
-//!   cycles are lost for each. With prefetchers on, the demand misses that are left cost that much
-//!   and lines in time nothing, so that `E = E_d x demand / lines`.
+//! * **Exposed cycles per line**, E: the cycles lost for each additional line fetched, from the largest to the smallest
+//!   size, `E = 1000 x (cpi_small - cpi_large) / (lines_small - lines_large)`. Figures are rounded to 0.01 cycles, so
+//!   that E is known only where the cycles differ by at least 0.02 and the lines by at least a twentieth. Otherwise
+//!   fetching has no measurable cost: the prefetcher runs ahead, and the program has as many lines in flight as the
+//!   core allows. A difference of a tenth of a cycle between the sizes gives E to within a tenth. Where the size
+//!   matters less than that, the prefetchers give more: switched off at the largest size, they turn lines that came in
+//!   time into demand misses, and `E_d = 1000 x (cpi_without - cpi) / (demand_without - demand)` cycles are lost for
+//!   each. With prefetchers on, each remaining demand miss costs that much, and lines in time cost nothing, so that
+//!   `E = E_d x demand / lines`.
 //! * **Misses in flight**, M: a wait of `memory_beyond_llc` that costs E per line is shared by
-//!   `M = memory_beyond_llc / E` lines (Little's law); at least 1, at most what the core can have.
-//! * **Cycles per instruction** with the last-level cache answering all: `cpi_large - lines_large x
-//!   memory_beyond_llc / M / 1000`; at least the inverse of the core's width, below which no core
-//!   goes however E was misjudged.
+//!   `M = memory_beyond_llc / E` lines (Little's law); at least 1, at most what the core allows.
+//! * **Cycles per instruction** with the last-level cache answering all:
+//!   `cpi_large - lines_large x memory_beyond_llc / M / 1000`; at least the inverse of the core's width, the limit of
+//!   any core, even where E was misjudged.
 //!
-//! Lines where none are given:
-//! * At the smallest size (none known, or known for one of several inputs only, which must not
-//!   stand for the program: one input of gcc fetches five times the program's mean): the demand
-//!   without prefetch there, times lines per demand miss at the largest size, which says how much
-//!   the prefetcher overshoots; within 1 (each demand miss is a line) and
-//!   [`MOST_LINES_PER_DEMAND_MISS`].
-//! * Between: along the demand without prefetch. Left out where that does not fall.
-//! * At the size of the core's private cache: the lines at the smallest size and, on top, the
-//!   private cache's demand misses that the last-level cache answered there.
-//! * Below: the program's own power law (lines ~ size^-a, a from the demand at the two smallest
-//!   sizes), a at most 0.5, the square-root rule that holds for programs at large (Hartstein et
-//!   al., Cache miss behavior: is it sqrt 2?, CF 2006), down to [`SMALLEST_MIB`]; below that as
-//!   many, which are then also the lines with no cache at all.
+//! Where no lines are given, they are estimated:
+//! * At the smallest size (none known, or known for one of several inputs only, which must not stand for the program:
+//!   one input of gcc fetches five times the program's mean): the demand without prefetch there, times the lines per
+//!   demand miss at the largest size, which says how much the prefetcher overshoots; that factor is between 1 (each
+//!   demand miss is a line) and [`MOST_LINES_PER_DEMAND_MISS`].
+//! * Between: in proportion to the demand without prefetch. The size is left out if the demand does not fall.
+//! * At the size of the core's private cache: the lines at the smallest size, plus the private cache's demand misses
+//!   that the last-level cache answered there.
+//! * Below: the program's own power law (lines ~ size^-a, a from the demand at the two smallest sizes), a at most 0.5,
+//!   the square-root rule that holds for programs at large (Hartstein et al., Cache miss behavior: is it sqrt 2?, CF
+//!   2006), down to [`SMALLEST_MIB`]; below that the figure is constant, also with no cache at all.
 //!
-//! Lines written per line read are those of the smallest size.
+//! The lines written per line read are taken from the smallest size.
 
-/// Lines per demand miss (prefetchers off) are at most this: the most of any CPU2006 program whose
-/// lines are known whole (xalancbmk: 9.96 for 6.07). More is rounding of small figures.
+/// Lines per demand miss (prefetchers off) are at most this: the most of any CPU2006 program whose lines are known for
+/// the whole program (xalancbmk: 9.96 for 6.07). More is rounding of small figures.
 pub(super) const MOST_LINES_PER_DEMAND_MISS: f64 = 1.64;
 
 /// The smallest private cache of the machines that run the papers' programs (Nehalem's level 2).
@@ -47,7 +43,7 @@ pub(super) const SMALLEST_MIB: f64 = 0.25;
 /// Cycles per instruction that differ by less are the same: both are rounded to 0.01.
 const TELLING_CYCLES: f64 = 0.02;
 
-/// Cycles per instruction that differ by so much tell a slope well: rounding is a tenth of it.
+/// Cycles per instruction that differ by this much give a slope well: rounding is a tenth of the difference.
 const WELL_TOLD_CYCLES: f64 = 0.1;
 
 /// Lines that differ by less, as a share of the larger, are the same.
@@ -186,8 +182,8 @@ fn waiting(sweep: &Sweep, measured: &[(f64, f64)], reference: &Reference) -> (f6
     (in_flight, base.max(1.0 / reference.instructions_per_cycle))
 }
 
-/// Exposed cycles per line by what prefetchers save at the largest size, where that is enough to
-/// tell: a tenth of a cycle, and a demand miss per 1000 instructions.
+/// Exposed cycles per line by what prefetchers save at the largest size, where that is enough to measure: a tenth of a
+/// cycle, and a demand miss per 1000 instructions.
 fn by_prefetchers(sweep: &Sweep, lines: f64) -> Option<f64> {
     let end = sweep.cycles_per_instruction.len() - 1;
     let cycles = sweep.cycles_without_prefetch_at_largest? - sweep.cycles_per_instruction[end];
@@ -197,14 +193,14 @@ fn by_prefetchers(sweep: &Sweep, lines: f64) -> Option<f64> {
     telling.then(|| 1000.0 * cycles / saved * demand / lines)
 }
 
-/// The power that the demand without prefetch falls with between the two smallest sizes, from 0
-/// to 0.5.
+/// The exponent of the power law by which the demand without prefetch falls between the two smallest sizes, from 0 to
+/// 0.5.
 fn steepness(sweep: &Sweep) -> f64 {
     let (demand, sizes) = (&sweep.demand_without_prefetch, &sweep.cache_mib);
     if demand[0] <= demand[1] {
         return 0.0;
     }
-    // Nothing left at the second size is a fall as steep as can be.
+    // No demand at the second size counts as the steepest fall.
     let fall = (demand[0] / demand[1]).ln() / (sizes[1] / sizes[0]).ln();
     fall.min(0.5)
 }

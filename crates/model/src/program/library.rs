@@ -1,4 +1,4 @@
-//! The programs there are: those that come with Numaherd, and files of a user's own.
+//! The available programs: those that come with Numaherd, and those in a user's own files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ macro_rules! embedded {
     };
 }
 
-/// Name and text of each file of `data/programs/`; a test holds this list and the folder equal.
+/// Name and text of each file of `data/programs/`; a test checks that this list and the folder agree.
 pub(super) const FILES: &[(&str, &str)] =
     embedded!["cpu2006", "lamp", "menagerie", "mpi2007", "npb"];
 
@@ -29,7 +29,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// The programs that Numaherd carries with it: every file of `data/programs/`.
+    /// The programs that come with Numaherd: every file of `data/programs/`.
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Library> = LazyLock::new(|| {
             FILES.iter().fold(Library::default(), |all, (name, text)| {
@@ -54,7 +54,7 @@ impl Library {
     /// The programs of a file's text; `path` is what errors call the file.
     ///
     /// # Errors
-    /// [`ModelError::File`] names line and key of what is wrong.
+    /// [`ModelError::File`] names the line and the key of the mistake.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ModelError> {
         let file = path.display().to_string();
         let programs = read::programs(Document::new(text, &file))?;
@@ -66,7 +66,7 @@ impl Library {
         })
     }
 
-    /// These programs and `other`'s; where both have one of a name, `other`'s.
+    /// These programs and `other`'s; where both have a program of the same name, `other`'s is kept.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         self.programs.extend(other.programs);

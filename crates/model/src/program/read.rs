@@ -1,7 +1,7 @@
 //! Reading program profiles: TOML to checked [`Program`]s, with errors that name file, line, key.
 //!
-//! The text is read into the tables of the file with the place of every figure kept, so that what
-//! is wrong only in meaning (a negative figure, a curve that rises) is shown at its line as well.
+//! The reader keeps the place of every figure in the text, so that an error names the line even where only the meaning
+//! is wrong (a negative figure, a curve that rises).
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -18,9 +18,9 @@ use sweep::{ReferenceTable, References, SweepTable};
 
 /// Limits beyond which a figure is taken for a mistake.
 const MOST_PROGRAMS: usize = 4096;
-/// Of a program's, run through as many times as it says.
+/// Phases of a program, each counted as often as it is run through.
 const MOST_PHASES: usize = 65_536;
-/// Of all programs of a file, counted likewise: else 4 MiB of text could ask for tens of GiB.
+/// Phases of all programs of a file, counted likewise: otherwise 4 MiB of text could ask for tens of GiB.
 const MOST_PHASES_OF_ALL: usize = 1 << 20;
 const MOST_POINTS: usize = 1024;
 const MOST_THREADS: u32 = 1 << 20;
@@ -28,7 +28,7 @@ const LONGEST_NAME: usize = 64;
 /// 10^18: ten years of a fast core.
 const MOST_INSTRUCTIONS: f64 = 1e18;
 const MOST_CYCLES: f64 = 1e4;
-/// Ten lines per instruction: a gather's.
+/// Ten lines per instruction, as a gather may fetch.
 const MOST_LINES: f64 = 1e4;
 const LINES: RangeInclusive<f64> = 0.0..=MOST_LINES;
 const IN_FLIGHT: RangeInclusive<f64> = 1.0..=1e4;
@@ -90,7 +90,7 @@ struct PhaseTable {
     sleep_ms: Option<Figure>,
 }
 
-/// What is wrong, and where in the text.
+/// A mistake, and where it is in the text.
 #[derive(Debug)]
 struct Wrong {
     at: Range<usize>,
@@ -332,7 +332,7 @@ fn curve(points: &Points, key: &str, accesses: f64, footprint_bytes: f64) -> Res
     curve_of_mib(given, points.span(), key, accesses, footprint_bytes)
 }
 
-/// A curve through pairs of MiB and lines, which are from this place in the text.
+/// A curve through pairs of MiB and lines; `at` is their place in the text.
 fn curve_of_mib(
     points: &[(f64, f64)],
     at: Range<usize>,

@@ -1,19 +1,18 @@
-//! What either place would cost: the alternative that a decision beat, in figures.
+//! The costs of the place that a thread was to leave and of the one that it was to get, in figures.
 //!
-//! Policies say in a sentence what they beat; few of them reckon with costs. The figures here are drawn
-//! from the snapshot that the decision was drawn from, the same for every policy, with everyone else
-//! where the plan has them:
+//! Policies name the alternative in a sentence; few of them calculate costs. The figures here come from the snapshot
+//! that the decision was drawn from. They are the same for every policy, with all other threads where the plan puts
+//! them:
 //!
 //! * *pressure*: the sum of the miss rates of the other threads on the same last-level cache
 //!   (N-MASS §3.3), of those that ran for a tenth of the time or more;
 //! * *remote pages*: the share of the process's pages on other nodes;
-//! * *slowdown*: cycles per instruction over those with all memory local, by N-MASS's regression of the
-//!   NUMA penalty on the miss rate (§4.5), for the share of pages that is remote:
-//!   `1 + remote pages x (penalty - 1)`. The regression was drawn from penalties of up to 1.46; far beyond
-//!   them it would promise anything, so no penalty counts for more than the distance of the remote pages
-//!   over that of local ones, as the machine's firmware gives them.
+//! * *slowdown*: cycles per instruction over those with all memory local, by N-MASS's regression of the NUMA penalty on
+//!   the miss rate (§4.5), for the share of pages that is remote: `1 + remote pages x (penalty - 1)`. The regression
+//!   was fitted to penalties of up to 1.46 and is meaningless far beyond them. So a penalty is at most the ratio of the
+//!   distance of the remote pages to that of local ones, by the firmware's distances.
 //!
-//! It is a prediction: the outcome is in what followed.
+//! This is a prediction; [`Followed`](super::Followed) has the outcome.
 
 use std::collections::BTreeMap;
 
@@ -24,31 +23,31 @@ use serde::Serialize;
 
 use crate::run::work::LEAST_SHARE;
 
-/// The place that was left, or would have been, and the one that was wanted.
+/// The costs of the place that was, or would have been, left, and of the one that was wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// What staying would have cost.
     pub staying: Cost,
-    /// What was to be had for it.
+    /// What going was predicted to cost.
     pub going: Cost,
 }
 
-/// What a place costs a thread; see the head of this file for what the figures are.
+/// What a place costs a thread; the head of this file defines the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// The CPU; of pages, that of the thread that they are moved for.
+    /// The CPU; for pages, that of the thread that they are moved for.
     pub cpu: CpuId,
     /// Other threads that run on the same last-level cache.
     pub neighbours: u64,
     /// The sum of their miss rates, in lines per 1000 instructions.
     pub pressure: f64,
-    /// Share of the process's pages on other nodes, where they were read.
+    /// Share of the process's pages on other nodes, 0 to 1; `None` if they were not read.
     pub remote_pages: Option<f64>,
-    /// Cycles per instruction over those with all memory local, where pages were read and misses counted.
+    /// Cycles per instruction over those with all memory local; `None` if pages were not read or misses not counted.
     pub slowdown: Option<f64>,
 }
 
-/// What runs on each last-level cache, with everyone where the plan has them.
+/// What runs on each last-level cache, with all threads where the plan puts them.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// Threads and the sum of their miss rates, by the cache's domain.
@@ -90,7 +89,7 @@ impl Layout {
         (domain < self.pressed.len()).then_some(domain)
     }
 
-    /// What a place would cost a thread, with so much less of its pages remote there.
+    /// What a place would cost a thread if `less_remote`, a share of its process's pages, were no longer remote.
     fn cost(
         &self,
         (topology, snapshot): Scene<'_>,
@@ -138,7 +137,7 @@ impl Layout {
         })
     }
 
-    /// Of a thread that is to be elsewhere.
+    /// The costs for a thread that is to move.
     pub(super) fn of_move(&self, scene: Scene<'_>, placement: &Placement) -> Option<Alternative> {
         let thread = scene.1.thread(placement.thread)?;
         Some(Alternative {
@@ -147,7 +146,7 @@ impl Layout {
         })
     }
 
-    /// Of pages that are to follow a thread: so many, or all.
+    /// The costs for pages that are to follow a thread: `pages` of them, or all.
     pub(super) fn of_pages(
         &self,
         scene: Scene<'_>,
@@ -174,8 +173,8 @@ impl Layout {
     }
 }
 
-/// How much farther the remote pages are than local ones; `None` where nothing is remote, or
-/// distances are not known.
+/// The ratio of the distance of the remote pages to that of local ones; `None` if nothing is remote, or distances are
+/// not known.
 fn farther(topology: &Topology, residency: &Residency, node: NodeId) -> Option<f64> {
     let local = f64::from(topology.distance(node, node)?);
     let (mut pages, mut way) = (0.0, 0.0);
@@ -186,7 +185,7 @@ fn farther(topology: &Topology, residency: &Residency, node: NodeId) -> Option<f
     (pages > 0.0 && local > 0.0).then(|| (way / pages / local).max(1.0))
 }
 
-/// The miss rate of a thread that runs enough to press on its cache.
+/// The miss rate of a thread that runs enough to put pressure on its cache.
 fn pressing(thread: &Thread) -> Option<f64> {
     let counts = thread.counts.as_ref()?;
     let rate = counts.miss_rate()?;

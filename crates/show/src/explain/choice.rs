@@ -1,8 +1,8 @@
 //! What is to be explained, and how decisions are named.
 //!
-//! A decision is named by the number of the ledger's record that holds it, written `#412`: the same
-//! wherever it is shown, and what `--decision` takes. One record holds all that one interval decided.
-//! The numbers of the snapshot that a placing was drawn from, and of the outcome after it, name it too.
+//! A decision is named by the number of the ledger's record that holds it, written `#412`: the same wherever it is
+//! shown, and what `--decision` takes. One record holds all decisions of one interval. The numbers of the snapshot
+//! before a placing and of the outcome after it also name its decisions.
 
 use numaherd_herd::Record;
 use numaherd_herd::ledger::Line;
@@ -26,24 +26,24 @@ pub struct Choice {
     pub from_ns: Option<u64>,
     /// Decisions up to this time only.
     pub to_ns: Option<u64>,
-    /// Decisions around this time only: those of the interval that it is in and of one on either side.
-    /// Becomes `from_ns` and `to_ns` when the cadence has been read.
+    /// Decisions around this time only: those of the interval that it is in and of one on either side. It becomes
+    /// `from_ns` and `to_ns` once the cadence has been read.
     #[serde(skip)]
     pub at_ns: Option<u64>,
 }
 
 impl Choice {
-    /// Whether some of the threads are chosen.
+    /// Whether the choice is limited to some threads.
     pub(super) fn is_of_threads(&self) -> bool {
         self.pid.is_some() || self.tid.is_some() || self.name.is_some()
     }
 
-    /// Whether some of the decisions are chosen.
+    /// Whether the choice is limited to some decisions.
     pub(super) fn is_of_decisions(&self) -> bool {
         self.decision.is_some() || self.from_ns.is_some() || self.to_ns.is_some()
     }
 
-    /// From here on the decisions of `side_ns` on either side of `at_ns`.
+    /// Replaces `at_ns` with the span of `side_ns` on either side of it.
     fn set_span(&mut self, side_ns: u64) {
         if let Some(at_ns) = self.at_ns.take() {
             self.from_ns = Some(at_ns.saturating_sub(side_ns));
@@ -52,15 +52,15 @@ impl Choice {
     }
 }
 
-/// A choice while the ledger is read: whether what was chosen is there.
+/// A choice while the ledger is read, and whether the ledger holds what was chosen.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub(super) choice: Choice,
     /// Whether the choice names the decision's own record.
     is_resolved: bool,
-    /// Whether a decision was chosen.
+    /// Whether a chosen decision was found.
     is_found: bool,
-    /// What the record is that was asked for.
+    /// The kind of the record that was asked for.
     kind: Option<&'static str>,
     /// Numbers of the first and the last record.
     numbers: Option<(u64, u64)>,
@@ -93,7 +93,7 @@ impl Chosen {
         }
     }
 
-    /// Whether a decision is chosen that has these numbers, its own first.
+    /// Whether a decision with these numbers, its own first, is chosen.
     pub(super) fn takes(&mut self, numbers: [Option<u64>; 3], time_ns: u64) -> bool {
         if let Some(wanted) = self.choice.decision {
             let own = numbers[0];
@@ -113,7 +113,7 @@ impl Chosen {
         is_chosen
     }
 
-    /// Whether the ledger holds what was chosen.
+    /// Checks that the ledger holds what was chosen.
     ///
     /// # Errors
     /// [`ShowError::NoSuchDecision`], [`ShowError::NothingThen`].

@@ -1,8 +1,8 @@
 //! What followed a decision: the thread's figures before and after, and whether it became faster.
 //!
-//! Speed is instructions per second of CPU time, as the governor's own judge measures it, so that a
-//! thread that merely waits does not count as slow. A change counts as faster or slower only when it
-//! is 2 % or more and lies beyond what the thread varied by before.
+//! Speed is instructions per second of CPU time, as the governor's own judge measures it, so that a thread that merely
+//! waits does not count as slow. A change counts as faster or slower only if it is 2 % or more and exceeds the thread's
+//! own variation before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::alternative::remote_share;
 use super::story::{Interval, ran, work};
 use super::{Change, Decision, Followed, Happened, SIDE, Side, SpeedChange, Verdict, Wanted};
 
-/// A change of less than this share is none.
+/// A change of less than this share counts as none.
 pub(super) const LEAST_CHANGE: f64 = 0.02;
 
-/// What is around a thread's intervals.
+/// What surrounds a thread's intervals.
 pub(super) struct Around<'r> {
     pub(super) topology: Option<&'r Topology>,
     pub(super) me: ThreadId,
-    /// Where its process's pages were, at the end of which interval.
+    /// Where its process's pages were, by the end of the interval in ns.
     pub(super) residencies: &'r [(u64, Arc<Residency>)],
-    /// When which thread was moved, in time order.
+    /// When each move happened and of which thread, in time order.
     pub(super) moved: &'r [(u64, ThreadId)],
 }
 
@@ -68,8 +68,7 @@ pub(super) fn followed(
     let later = moves.find(|&at| at > last).unwrap_or(u64::MAX);
     let begin = intervals.partition_point(|i| i.time_ns <= earlier);
     let middle = intervals.partition_point(|i| i.time_ns <= first);
-    // What the pages of an interval did is seen in the next one; so it is with threads, which are
-    // moved at its very end.
+    // A page move takes effect in the next interval; so does a thread move, at the very end of an interval.
     let after = intervals.partition_point(|i| i.time_ns <= last);
     let end = intervals.partition_point(|i| i.time_ns <= later);
     let before = &intervals[begin.max(middle.saturating_sub(SIDE))..middle];
@@ -130,7 +129,7 @@ fn side(intervals: &[Interval]) -> Side {
     }
 }
 
-/// The speeds of the intervals that tell one.
+/// The speeds of the intervals that have one.
 fn speeds(intervals: &[Interval]) -> impl Iterator<Item = f64> {
     intervals
         .iter()

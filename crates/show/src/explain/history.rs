@@ -25,7 +25,7 @@ use crate::requests;
 use crate::run::decision::{PageDecision, ThreadDecision};
 use crate::run::{History, RunModel};
 
-/// A process that ever was.
+/// A process that was ever observed.
 #[derive(Debug, Default)]
 pub(super) struct ProcessTrack {
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct ProcessTrack {
     /// The memory policy that its user gave it, as last seen.
     pub(super) memory_policy: Option<Arc<str>>,
     pub(super) pages: Option<Homes>,
-    /// Where its pages were, at the end of which interval.
+    /// Where its pages were, by the end of the interval in ns.
     pub(super) residencies: Vec<(u64, Arc<Residency>)>,
 }
 
@@ -45,14 +45,14 @@ pub struct Stories {
     pub(super) asked: Vec<Asked>,
     pub(super) threads: BTreeMap<ThreadId, Track>,
     pub(super) processes: BTreeMap<ProcessId, ProcessTrack>,
-    /// Which thread was moved when.
+    /// When each move happened, and of which thread.
     pub(super) moved: Vec<(u64, ThreadId)>,
-    /// Lines whose node was counted, by interval: local ones, and all.
+    /// Lines whose node was counted, by interval: local lines, and all.
     pub(super) accesses: Vec<(u64, u64)>,
     pub(super) notices: Vec<Sentence>,
     pub(super) gaps: Vec<Gap>,
     gap_at: BTreeMap<String, usize>,
-    /// What ran where, by the record that it was drawn for: a placing, or a snapshot for its pages.
+    /// The latest layout, with the number of the record that it was made for: a placing, or a snapshot for its pages.
     layout: Option<(u64, Layout)>,
 }
 
@@ -225,8 +225,8 @@ impl Stories {
         track.decided(decision, is_move, is_chosen);
     }
 
-    /// What was wanted of a thread and why: by the plan, or by the governor, which undoes a move or gives a
-    /// thread to an idle node.
+    /// What was wanted of a thread and why, either by the plan or by the governor, which undoes moves and gives threads
+    /// to idle nodes.
     fn wanted(
         &mut self,
         run: &RunModel,
@@ -317,7 +317,7 @@ impl Stories {
     }
 }
 
-/// A decision of which nothing is known but its time; a giving back as it stands.
+/// A decision with nothing but its record and time, which as it stands gives a thread back.
 fn plain(record: u64, time_ns: u64) -> Decision {
     Decision {
         first_record: record,
@@ -338,7 +338,7 @@ fn way(run: &RunModel, from: CpuId, to: CpuId) -> Way {
     }
 }
 
-/// What came of an order.
+/// The outcome of an order.
 fn happened(decision: &ThreadDecision<'_>) -> Happened {
     match decision.result {
         _ if !decision.placing.carried_out => Happened::DryRun,

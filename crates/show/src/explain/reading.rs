@@ -25,16 +25,16 @@ const MOST_NAMED: usize = 20;
 pub type Reading = Read<Stories>;
 
 impl Reading {
-    /// A ledger of which the first line was read, and what of it is to be explained.
+    /// Begins with a ledger's first line; `choice` says what to explain.
     pub fn new(header: &Header, choice: Choice) -> Self {
         Self::begin("", header, Stories::of(Chosen::of(choice)))
     }
 
-    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
-    /// not the end of the file.
+    /// Ends the reading. `skipped` is the number of records of unknown kind; `damage` is what stopped the reading
+    /// before the end of the file.
     ///
     /// # Errors
-    /// [`ShowError`] when who or what was chosen is not in the ledger; the message says what is.
+    /// [`ShowError`] if the ledger does not hold what was chosen; the message says what it holds.
     pub fn finish(
         mut self,
         skipped: u64,
@@ -88,7 +88,7 @@ impl Reading {
         })
     }
 
-    /// Whether a thread is of the name that is asked for, or of a process of that name.
+    /// Whether a thread, or its process, has the name that is asked for.
     fn is_named(&self, track: &Track) -> bool {
         let Some(name) = &self.choice().name else {
             return true;

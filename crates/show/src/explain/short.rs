@@ -1,5 +1,5 @@
-//! The first page of an explanation: what was done, why, whether it helped, how to stop it, what to ask
-//! next; then the latest moves, where pages went, what was refused and what was asked, a line each.
+//! The first page of an explanation: what was done, why, whether it helped, how to stop it, what to ask next; then the
+//! latest moves, where pages went, what was refused and what was asked, one line each.
 
 use std::collections::BTreeMap;
 
@@ -27,15 +27,14 @@ const MOST_MOVES: usize = 15;
 const MOST_PROCESSES: usize = 8;
 const MOST_SENTENCES: usize = 5;
 
-/// What followed thread moves, by the speed of the thread that was moved: once settled where that is
-/// known, else right after.
+/// What followed thread moves, by the speed of the moved thread: once settled if that is known, otherwise right after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Moves after which it was faster.
     pub faster: u64,
-    /// Slower.
+    /// Moves after which it was slower.
     pub slower: u64,
-    /// Neither, beyond what it varied by before.
+    /// Moves after which it was neither, beyond its variation before.
     pub unchanged: u64,
     /// Moves whose effect on speed was not measured on both sides.
     pub unknown: u64,
@@ -49,7 +48,7 @@ struct Moved<'e> {
 }
 
 impl Effects {
-    /// Of the moves in an explanation.
+    /// The effects of the moves in an explanation.
     pub fn of(explanation: &Explanation) -> Self {
         let mut effects = Self::default();
         for moved in moves(explanation).iter().filter(|m| m.decision.is_done()) {
@@ -70,13 +69,12 @@ impl Effects {
     }
 }
 
-/// The change in speed that counts: once settled where that is known.
+/// The change in speed that counts: once settled if that is known.
 fn effect(followed: &Followed) -> Option<SpeedChange> {
     followed.settled_speed.or(followed.speed)
 }
 
-/// The first page. `command` is how the person asked for it (`numaherd explain FILE`), for what to ask
-/// next.
+/// The first page. `command` is the person's command (`numaherd explain FILE`), for the hints about what to ask next.
 pub fn short(explanation: &Explanation, command: &str) -> String {
     let Some(run) = &explanation.run else {
         let begins = paragraph("The ledger ends before the run's start was recorded.");

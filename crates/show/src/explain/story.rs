@@ -1,4 +1,4 @@
-//! A thread while its story is put together: what was seen of it, and its decisions, folded.
+//! A thread's story while the ledger is read: what was seen of the thread, and its decisions, folded.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(super) struct Track {
     name: String,
     hands_off: Option<String>,
     intervals: Vec<Interval>,
-    /// When a move of it was carried out or undone, ascending.
+    /// When moves of it were carried out or undone, ascending.
     moved_at: Vec<u64>,
     moves: u64,
     pages_moved: u64,
@@ -83,9 +83,8 @@ impl Track {
         }
     }
 
-    /// Adds a decision, folding it into one that it agrees with. `left` says whether the thread had
-    /// to leave its CPU by it.
-    /// One that is not chosen counts, but is not told of.
+    /// Adds a decision, folding it into one that it agrees with. `left` says whether the thread had to leave its CPU by
+    /// it. A decision that is not chosen counts, but is not shown.
     pub(super) fn decided(&mut self, decision: Decision, left: bool, is_chosen: bool) {
         if let Verdict::Refused { guard, .. } = &decision.governor {
             *self.refusals.entry(*guard).or_default() += 1;
@@ -104,7 +103,7 @@ impl Track {
             }
         }
         self.moves += u64::from(left);
-        // One that is back with the kernel may stay where it is for a while, but is free to go.
+        // A thread that is back with the kernel may stay where it is for a while, but is free to go.
         if left || undone {
             self.moved_at.push(at);
         }

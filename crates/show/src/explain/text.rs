@@ -1,8 +1,7 @@
-//! An explanation in sentences: who was chosen, or everything.
+//! An explanation in sentences: of what was chosen, or of everything.
 //!
-//! A thread may hold thousands of decisions; of a process that was chosen, each thread's first and last
-//! are told, with how many are left out and how to see them. A thread that was chosen, and decisions that
-//! were, are told of in full.
+//! A thread may have thousands of decisions. If a process was chosen, the text shows the first and last decisions of
+//! each thread, how many it leaves out and how to see them. Chosen threads and chosen decisions are shown in full.
 
 mod decision;
 
@@ -18,13 +17,13 @@ use crate::words::{
     sentence, stopped, time,
 };
 
-/// Most decisions that are told of each thread of those that were chosen: the first and the last.
+/// Most decisions that are shown of each chosen thread: the first and the last.
 const MOST_OF_CHOSEN: (usize, usize) = (8, 4);
 
 /// All decisions.
 const ALL: (usize, usize) = (usize::MAX, 0);
 
-/// Most notices, and most gaps.
+/// Most notices that are shown, and most gaps.
 const MOST_SENTENCES: usize = 20;
 
 /// What was chosen, as text of many lines.
@@ -54,7 +53,7 @@ fn told(explanation: &Explanation, most: (usize, usize)) -> String {
     text
 }
 
-/// What there is not of a ledger.
+/// What is missing from a ledger.
 pub(super) fn damage(source: &Source) -> String {
     let mut text = String::new();
     if source.later_part {
@@ -129,7 +128,7 @@ fn whole_run(run: &Run) -> String {
     text
 }
 
-/// Settings with what they were in a run, as a sentence: what to change to have it otherwise.
+/// Settings with their values in a run, as a sentence: what to change for another result.
 pub(super) fn settings_of(keys: &[&str], run: &Run) -> String {
     let limits = serde_json::to_value(&run.settings.limits).unwrap_or_default();
     let each = keys.iter().map(|key| {
@@ -214,7 +213,7 @@ fn processes(explanation: &Explanation, most: (usize, usize)) -> String {
     text + &terms(threads.flat_map(|thread| &thread.decisions))
 }
 
-/// What the figures of the decisions are, where they are given.
+/// Defines the decisions' figures, where there are any.
 fn terms<'e>(mut decisions: impl Iterator<Item = &'e Decision> + Clone) -> String {
     let mut text = String::new();
     let mut all = decisions.clone();
@@ -251,7 +250,7 @@ fn rules_of(threads: &[ThreadStory]) -> impl Iterator<Item = &CitedRule> {
     decisions.filter_map(|decision| decision.rule.as_ref())
 }
 
-/// What the rules do that were named.
+/// What the named rules do.
 fn legend(mut rules: Vec<&CitedRule>) -> String {
     rules.sort_unstable_by_key(|rule| &rule.name);
     rules.dedup();
@@ -332,7 +331,7 @@ fn homes(process: &ProcessStory) -> String {
     }
 }
 
-/// Where the pages of each kind are, where kinds were told apart.
+/// Where the pages of each kind are, if kinds were distinguished.
 fn kinds(pages: &Homes) -> Vec<String> {
     let of = |kind: MemoryKind| {
         let last = pages.last.of_kind(kind)?;

@@ -1,9 +1,10 @@
 //! What would help a host, from what it loses and how it is herded.
 //!
-//! Rule, the first that fits: nothing, where less than a hundredth of the CPUs is lost; counters, where lost cores
-//! are not known or only bounded; less load, where no placement would give back a hundredth of the CPUs; else the
-//! placement that is missing: the end of a pause or a dry run, a policy that places threads, or another one than that
-//! in use.
+//! Rule, the first that fits: counters, where lost cores are not known, unless most CPU time belongs to threads that
+//! are not judged; counters, where only a bound is known and it is a hundredth of the CPUs or more; nothing, where less
+//! than a hundredth of the CPUs is lost; time, where no search has ended yet; less load, where no placement would give
+//! back a hundredth of the CPUs; otherwise what the placement lacks: the end of a pause, a policy that places threads,
+//! the end of a dry run, or another policy than that in use.
 
 use numaherd_policy::losses::Unknown;
 use numaherd_policy::placement::adaptive::LEAST_GAIN;
@@ -29,18 +30,18 @@ pub enum Help {
     OtherPolicy,
     /// Less load: no placement would help.
     LessLoad,
-    /// Time: what could be had was not searched for yet.
+    /// Time: the search for a better placement has no result yet.
     Wait,
     /// Counters, or the uncore penalty.
     Counters,
-    /// Nothing, as most CPU time is of threads that are not judged.
+    /// Nothing, because most CPU time belongs to threads that are not judged.
     NotJudged,
     /// A program that records lost cores.
     NewerProgram,
 }
 
 impl Help {
-    /// What would help a host, all else of which is known; `unknown` is why lost cores are not.
+    /// What would help a host whose other fields are set; `unknown` is why its lost cores are not known.
     pub(super) fn of(host: &Host, unknown: Option<Unknown>) -> Self {
         let worth = LEAST_GAIN * host.cpus as f64;
         let Some(lost) = &host.lost else {
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A host of 64 CPUs that loses 8 cores, 4 of which could be had.
+    /// A host of 64 CPUs that loses 8 cores; another placement would give back 4.
     fn host() -> Host {
         Host {
             name: "n1".to_owned(),

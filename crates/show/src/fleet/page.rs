@@ -1,4 +1,4 @@
-//! A fleet as an HTML page that needs nothing else, in the style of [`crate::report`].
+//! A fleet as a self-contained HTML page, in the style of [`crate::report`].
 
 use maud::{Markup, html};
 

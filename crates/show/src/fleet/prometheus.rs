@@ -1,10 +1,10 @@
-//! A fleet by what a Prometheus knows of it: the queries, and what its answers say.
+//! A fleet as a Prometheus server knows it: the queries, and what the answers say.
 //!
 //! Each query returns a bounded number of series for each host ([`Query::most_of_host`]), or in all
 //! ([`MOST_GROUPS`]), so that a thousand hosts answer in some hundred KiB. Form of an answer: Prometheus' HTTP API,
 //! `/api/v1/query`, an instant vector. A host is an `instance`; one that lacks a metric is shown without that figure.
 //!
-//! Properties: no answer makes [`answer`] panic, and no figure is made up: what is no finite number is left out.
+//! Properties: no answer makes [`answer`] panic, and no figure is made up: values that are not finite are left out.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub const MOST_GROUPS: usize = 100;
 /// Most series of an answer that are taken.
 const MOST_SERIES: usize = 200_000;
 
-/// What is asked.
+/// A query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Query {
     /// The policy of each host: which hosts there are.
@@ -36,18 +36,18 @@ pub enum Query {
     Basis,
     /// Cores lost.
     Lost,
-    /// Of these, cores that could be had.
+    /// Of the lost cores, those that another placement would give back.
     Recoverable,
     /// What they are lost to.
     Parts,
     /// The groups that lose most.
     Groups,
-    /// The same on each host.
+    /// The groups that lose most, by host.
     GroupsOfHosts,
 }
 
 impl Query {
-    /// All, in the order in which they are asked.
+    /// All queries, in the order in which they are asked.
     pub const ALL: [Self; 10] = [
         Self::Policy,
         Self::Cpus,
@@ -61,7 +61,7 @@ impl Query {
         Self::GroupsOfHosts,
     ];
 
-    /// The expression, with figures over so many seconds.
+    /// The query's expression, over the last `over_s` seconds.
     pub fn expression(self, over_s: u64) -> String {
         let mean = |by: &str, metric: &str| {
             format!("avg by (instance, {by}) (avg_over_time({metric}[{over_s}s]))")
@@ -83,10 +83,10 @@ impl Query {
         }
     }
 
-    /// Most series that it returns of a host; `None` where it returns [`MOST_GROUPS`] in all.
+    /// Most series that it returns per host; `None` if it returns [`MOST_GROUPS`] in all.
     pub fn most_of_host(self) -> Option<usize> {
         match self {
-            // What changed of late may still be there as it was.
+            // After a recent change, the old series may still be there.
             Self::Policy | Self::Basis => Some(2),
             Self::Cpus | Self::DryRun | Self::Paused => Some(1),
             Self::Lost | Self::Recoverable => Some(3),
@@ -126,10 +126,10 @@ struct Series {
     value: (f64, String),
 }
 
-/// The samples of an answer to an instant query; values that are no finite number are left out.
+/// The samples of an answer to an instant query; values that are not finite are left out.
 ///
 /// # Errors
-/// A phrase: it is not what Prometheus answers, or says that something is wrong.
+/// A phrase: the text is not an answer of Prometheus, or the answer reports an error.
 pub fn answer(text: &[u8]) -> Result<Vec<Sample>, String> {
     let answer: Answer = serde_json::from_slice(text)
         .map_err(|error| format!("the answer is not that of a Prometheus: {error}"))?;
@@ -162,7 +162,7 @@ pub fn answer(text: &[u8]) -> Result<Vec<Sample>, String> {
     Ok(series.into_iter().filter_map(sample).collect())
 }
 
-/// A host as answers tell of it, one after the other.
+/// A host, filled in from one answer after the other.
 #[derive(Default)]
 struct Told {
     policy: String,
@@ -203,7 +203,7 @@ impl Ends {
     }
 }
 
-/// The fleet that these answers tell of.
+/// Makes a fleet from these answers.
 pub fn fleet(drawn_from: String, answers: &BTreeMap<Query, Vec<Sample>>) -> Fleet {
     let mut told: BTreeMap<&str, Told> = BTreeMap::new();
     for query in Query::ALL {
@@ -230,7 +230,7 @@ pub fn fleet(drawn_from: String, answers: &BTreeMap<Query, Vec<Sample>>) -> Flee
     Fleet::of(drawn_from, hosts, (groups(answers), Vec::new()), notes)
 }
 
-/// Takes in what a sample says of a host.
+/// Sets what a sample says about a host.
 fn take(host: &mut Told, query: Query, sample: &Sample) {
     let label = |name: &str| sample.labels.get(name).map_or("", String::as_str);
     let value = sample.value;
@@ -280,7 +280,7 @@ fn host(name: &str, told: &Told) -> Host {
     host
 }
 
-/// The groups that lose most, each with the host on which it loses most, where that is among those told.
+/// The groups that lose most, each with the host on which it loses most, if the answers have it.
 fn groups(answers: &BTreeMap<Query, Vec<Sample>>) -> Vec<Loser> {
     let samples = |query| answers.get(&query).into_iter().flatten();
     let mut worst: BTreeMap<&str, (&str, f64)> = BTreeMap::new();

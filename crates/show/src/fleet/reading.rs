@@ -1,4 +1,4 @@
-//! A host as its ledger is read: sums over the whole run, of the machine, its groups and its programs.
+//! Reads a host's ledger into sums over the whole run: of the machine, its groups and its programs.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ pub type Reading = Read<Past>;
 pub struct HostRead {
     /// Its figures.
     pub host: Host,
-    /// Cores that its groups lose, and its programs.
+    /// Cores that its groups lose, by name.
     pub groups: BTreeMap<String, f64>,
-    /// See `groups`.
+    /// Cores that its programs lose, by name.
     pub programs: BTreeMap<String, f64>,
-    /// When its ledger ends, in ms since 1970, where that is known.
+    /// When its ledger ends, in ms since 1970, if that is known.
     pub ends_unix_ms: Option<u64>,
     /// Where its ledger is damaged, as a sentence.
     pub damage: Option<String>,
@@ -34,7 +34,7 @@ pub struct HostRead {
 #[derive(Debug, Default)]
 pub struct Past {
     lost: LostTimes,
-    /// Looks, whatever they said.
+    /// Estimates of any kind, including unknown ones.
     looks: u64,
     /// Core seconds.
     groups: BTreeMap<String, f64>,
@@ -42,18 +42,18 @@ pub struct Past {
 }
 
 impl Reading {
-    /// A ledger of which the first line was read; `name` is what the host is called.
+    /// Begins with a ledger's first line; `name` is the host's name.
     pub fn new(name: &str, header: &Header) -> Self {
         Self::begin(name, header, Past::default())
     }
 
-    /// Ends the reading: what stopped it, if not the end of the file.
+    /// Ends the reading. `damage` is what stopped it before the end of the file.
     pub fn finish(mut self, damage: Option<&HerdError>) -> HostRead {
         self.end(0, damage);
         let (model, past) = (self.model, self.past);
         let main = main(&past.lost.by_basis);
         let seconds = main.map_or(0.0, |(_, lost)| lost.seconds);
-        // What a search found is of the time in which there was one.
+        // The results of searches cover only the time in which there was one.
         let searched = main.filter(|(_, lost)| lost.searched > 0.0);
         let searched = searched.map(|(_, lost)| (&lost.recoverable, lost.wanted / lost.searched));
         let parts = main.filter(|(_, lost)| lost.lost.mean.is_some());
@@ -109,12 +109,12 @@ impl History for Past {
     }
 }
 
-/// Adds to what a name lost, or to what the others did once there are enough names.
+/// Adds to the loss of a name, or to that of the others once there are enough names.
 fn add(names: &mut BTreeMap<String, f64>, name: &str, lost: f64) {
     *named(names, name, (MOST_NAMES, OTHERS)) += lost;
 }
 
-/// So many times a range.
+/// A range multiplied by `times`.
 fn times(range: &Range, times: f64) -> Range {
     let mut product = Range::default();
     product.add(range, times);

@@ -1,4 +1,5 @@
-//! A fleet as text: the sum, what would help, and tables of hosts, groups and programs, each cut at a screen's length.
+//! A fleet as text: the sum, what would help, and tables of hosts, groups and programs, each cut to the length of a
+//! screen.
 
 use itertools::Itertools as _;
 use numaherd_policy::losses::Parts;
@@ -58,7 +59,7 @@ pub(super) fn summary(fleet: &Fleet) -> String {
     said
 }
 
-/// Where it is from; a URL in it is whole.
+/// The source, with URLs uncut.
 fn name_of_source(drawn_from: &str) -> String {
     drawn_from.chars().map(crate::markup::seen).collect()
 }
@@ -119,12 +120,12 @@ pub(super) fn lost(host: &Host) -> String {
     )
 }
 
-/// What could be had of it.
+/// What another placement could give back, in a few words.
 pub(super) fn had(host: &Host) -> String {
     or_dash(host.recoverable.as_ref().and_then(likely))
 }
 
-/// What most is lost to, with its share.
+/// The largest cause of the loss, with its share.
 pub(super) fn mostly(parts: Option<Parts>) -> String {
     let largest = |parts: Parts| {
         let each = [
@@ -178,7 +179,7 @@ fn rest(all: usize, most: usize) -> String {
     }
 }
 
-/// A table with columns as wide as what is in them, after an empty line.
+/// A table with columns as wide as their contents, after an empty line.
 fn columns<const N: usize>(titles: &[&str; N], rows: &[[String; N]]) -> String {
     let mut widths = titles.map(|title| title.chars().count());
     for row in rows {

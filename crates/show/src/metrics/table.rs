@@ -1,5 +1,5 @@
-//! Every metric, in the order in which they are shown: kind, name, unit and labels where it has any, help,
-//! and where its samples come from.
+//! All metrics in the order in which they are shown: kind, name, unit and labels if any, help, and the source of the
+//! samples.
 
 use numaherd_policy::losses::{Basis, Estimate, Known, Range};
 use numaherd_world::PageFailure;
@@ -240,7 +240,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The word by which the ledger names it.
+/// The word that the ledger uses for a value.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -1,4 +1,4 @@
-//! How far two policies would have threads in the same places, counted.
+//! Counts how often two policies would have threads in the same places.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Agreement {
     domain: u64,
     node: u64,
     other: u64,
-    /// By the node of one and the node of the other.
+    /// By the first policy's node and the second policy's node.
     nodes: BTreeMap<(NodeId, NodeId), u64>,
 }
 
@@ -29,7 +29,7 @@ pub struct Shares {
     pub same_node: f64,
     /// On different nodes.
     pub other_node: f64,
-    /// Cohen's kappa of the nodes; none where both have all threads on one node.
+    /// Cohen's kappa of the nodes; `None` if both have all threads on one node.
     pub kappa: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ impl Agreement {
             .map(|(node, a)| a * other.get(node).unwrap_or(&0.0));
         let by_chance: f64 = both.sum();
         let observed = self.on_same_node()?;
-        // All on one node by both: there is nothing that chance could have had otherwise.
+        // If both have everything on one node, chance could have had no other result.
         let defined = self.nodes.len() > 1 || self.other > 0;
         defined.then(|| (observed - by_chance) / (1.0 - by_chance))
     }

@@ -1,4 +1,4 @@
-//! A recording and the policies replayed on it, taken in interval by interval.
+//! Compares a recording with the policies replayed on it, interval by interval.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use super::recording::Recording;
 use crate::run::Content;
 use crate::words::nanoseconds;
 
-/// Moments of the time line at most; when there are more, neighbours become one.
+/// Most moments of the time line; if there are more, neighbours are merged.
 const MOST_MOMENTS: usize = 240;
 
-/// What came of a replay.
+/// The results of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Replayed {
     /// The recorded run's policy.
     pub recorded: String,
     /// Whether it only watched.
     pub dry_run: bool,
-    /// Whether the policies were asked from the recorded situation each time, and not from their own.
+    /// Whether the policies decided each time from the recorded situation instead of their own.
     pub from_recorded: bool,
     /// Nodes of the machine.
     pub nodes: usize,
@@ -38,9 +38,9 @@ pub struct Replayed {
     pub duration_ns: u64,
     /// Most threads in an interval.
     pub threads: usize,
-    /// Threads that the recorded policy wanted to be elsewhere, each time that it newly did.
+    /// How often the recorded policy newly wanted a thread to be elsewhere.
     pub recorded_moves: u64,
-    /// Decisions that could not be compared, since what they were drawn from was not recorded.
+    /// Decisions that could not be compared, because the snapshots that they were drawn from were not recorded.
     pub unseen: u64,
     /// What ended the recording before its end.
     pub damage: Option<String>,
@@ -48,12 +48,12 @@ pub struct Replayed {
     pub counted: Option<f64>,
     /// The replayed policies, in the order they were named.
     pub policies: Vec<Policy>,
-    /// Each two of all policies, where more than one was replayed.
+    /// Every pair of policies, if more than one was replayed.
     pub pairs: Vec<Pair>,
     /// Decisions side by side, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions: Option<Vec<Choice>>,
-    /// What the model says.
+    /// What a model predicts.
     pub prediction: Option<Prediction>,
 }
 
@@ -62,35 +62,34 @@ pub struct Replayed {
 pub struct Policy {
     /// Its name.
     pub name: String,
-    /// Signals that it goes by and the recording does not hold. Then it was shown nothing to go by, and
-    /// there is no agreement.
+    /// Signals that it needs and the recording does not hold. If there are any, there is no agreement.
     pub missing: Option<Missing>,
-    /// How often its source has it decide, in ns, where that is so.
+    /// The cadence in ns at which it decides by its source, if the source gives one.
     pub cadence_ns: Option<u64>,
-    /// What of its paging could not be replayed.
+    /// The part of its paging that could not be replayed.
     pub unpaged: Option<Unpaged>,
     /// How far it agrees with the recorded policy.
     pub agreement: Option<Shares>,
-    /// The same, of threads that one of the two wanted to be elsewhere.
+    /// The same, for threads that one of the two wanted to be elsewhere.
     pub where_moved: Option<Shares>,
     /// The same over time.
     pub over_time: Vec<Moment>,
-    /// Threads that it wanted to be elsewhere, each time that it newly did.
+    /// How often it newly wanted a thread to be elsewhere.
     pub moves: u64,
-    /// Wishes that its governor refused; `None` where it had none.
+    /// Wishes that its governor refused; `None` if it had no governor.
     pub refused: Option<u64>,
     /// Page orders that follow from its placement alone.
     pub page_orders: u64,
 }
 
-/// Signals that a placement goes by and the recording does not hold.
+/// Signals that a placement needs and the recording does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
     /// Their names.
     pub signals: Vec<String>,
 }
 
-/// Signals that a paging goes by and no ledger holds.
+/// Signals that a paging needs and that no ledger holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unpaged {
     /// Their names.
@@ -99,7 +98,7 @@ pub struct Unpaged {
     pub recorded_orders: u64,
 }
 
-/// Agreement up to a point in time, since the moment before.
+/// Agreement from the end of the moment before up to a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Moment {
     /// Its end, in ns since the world began.
@@ -112,19 +111,19 @@ pub struct Moment {
 /// How far two policies agree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
-    /// One; `None` for the recorded one.
+    /// The first policy; `None` for the recorded one.
     pub one: Option<String>,
-    /// The other.
+    /// The second policy.
     pub other: String,
-    /// How far.
+    /// Their agreement.
     pub agreement: Option<Shares>,
 }
 
-/// Takes in a recording with what each replayed policy made of it.
+/// Takes in a recording together with what each replayed policy decided on it.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     basis: Basis,
-    /// Of each two of all policies, the recorded one first: (0, 1), (0, 2), ... (1, 2), ...
+    /// For every pair of policies, the recorded one first: (0, 1), (0, 2), ... (1, 2), ...
     pairs: Vec<Agreement>,
     where_moved: Vec<Agreement>,
     over_time: Vec<OverTime>,
@@ -135,7 +134,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Nothing seen yet of a recording on which so many policies are replayed.
+    /// An empty comparison of a recording with `policies` replayed policies.
     pub fn new(policies: usize, basis: Basis) -> Self {
         let all = policies + 1;
         Self {
@@ -159,7 +158,7 @@ impl Comparison {
         }
     }
 
-    /// One more interval, with what each replayed policy decided on it.
+    /// Takes in one more interval, with what each replayed policy decided on it.
     pub fn interval(&mut self, topology: &Topology, interval: &Interval, decided: &[Decided]) {
         let snapshot = &interval.snapshot;
         let recorded = match self.basis {
@@ -223,7 +222,7 @@ impl Comparison {
         }
     }
 
-    /// All of it, once the recording is read. A policy whose signals were not in it has no figures.
+    /// The results, once the recording is read. A policy whose signals are not in it has no agreement.
     pub fn finish(self, recording: &Recording, candidates: &[Candidate]) -> Replayed {
         let (start, run): (&Start, _) = (recording.start(), recording.run());
         let missing = |candidate| missing(candidate, &run.more.content);
@@ -286,7 +285,7 @@ impl Comparison {
     }
 }
 
-/// What a placement goes by and the recording does not hold.
+/// The signals that a placement needs and the recording does not hold.
 fn missing(candidate: &Candidate, content: &Content) -> Option<Missing> {
     let signals = content.lacks_by_name(candidate.wants());
     (!signals.is_empty()).then_some(Missing { signals })
@@ -301,7 +300,7 @@ fn unpaged(candidate: &Candidate, recording: &Recording) -> Option<Unpaged> {
     })
 }
 
-/// Threads wanted elsewhere, each time that they newly are.
+/// Counts threads that are newly wanted elsewhere.
 #[derive(Clone, Debug, Default)]
 struct Wishes {
     before: BTreeMap<numaherd_world::ThreadId, CpuId>,

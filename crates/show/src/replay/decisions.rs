@@ -1,7 +1,7 @@
-//! Decisions side by side: for a thread at a time, what each policy wanted of it and why.
+//! Decisions side by side: for one thread in one interval, what each policy wanted of it and why.
 //!
-//! What is wanted again from one interval to the next is there once, when it is first wanted: in a dry
-//! run, and wherever the governor refuses, a policy insists.
+//! A wish that is repeated from one interval to the next is listed once, when it first arises: in a dry run, or after a
+//! refusal, a policy repeats it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Choice {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// What each policy wanted, the recorded one first; `None`: that it stays.
+    /// What each policy wanted, the recorded one first; `None` if the thread was to stay.
     pub sides: Vec<Option<Side>>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    /// One more interval: what each policy wanted, the recorded one first.
+    /// Takes in one more interval: what each policy wanted, the recorded one first.
     pub(super) fn interval(&mut self, snapshot: &Snapshot, wanted: &[Wanted<'_>]) {
         self.before.resize_with(wanted.len(), BTreeMap::new);
         let by_thread = |wanted: &Wanted<'_>| {
@@ -95,7 +95,7 @@ impl Choices {
         }
     }
 
-    /// All of them, by time and thread.
+    /// All choices, by time and thread.
     pub(super) fn finish(self) -> Vec<Choice> {
         self.found
     }

@@ -1,15 +1,15 @@
-//! What a model says of the difference: values, filled in by whoever knows a model.
+//! What a model predicts of the difference: values, filled in by a caller that has a model.
 //!
-//! A prediction is worth what its error is, so there is none without one: the same model, in the same
-//! intervals, says how fast the threads go where they were recorded, and that is held against how fast
-//! they went ([`Errors`]). Beside it is what saying "as in the interval before" would have been off by: a
-//! model that is no better has nothing to add while nothing changes. What counts for a prediction of
-//! moves are threads that had moved; where there were none the recording cannot tell.
+//! The value of a prediction depends on its error, so each comes with its errors: the same model predicts, for the same
+//! intervals, how fast the threads run where they were recorded, and [`Errors`] compares that with how fast they ran.
+//! Beside it is the error of saying "as in the interval before": a model that is no better adds nothing while nothing
+//! changes. For predictions of moves, the errors for threads that had moved count; if none had, the recording cannot
+//! test them.
 
 use numaherd_quantity::statistics::quantile;
 use serde::Serialize;
 
-/// A model's word on a recording, or why it has none.
+/// A model's prediction for a recording, or why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prediction {
@@ -19,34 +19,34 @@ pub enum Prediction {
     Predicted(Predicted),
 }
 
-/// A model's word on a recording.
+/// A model's prediction for a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Predicted {
-    /// The machine whose figures it goes by.
+    /// The machine whose figures the model uses.
     pub machine: String,
     /// Intervals that were predicted.
     pub intervals: u64,
-    /// Intervals that could not be, since threads that were busy in them were not counted.
+    /// Intervals that could not be predicted, because threads that were busy in them were not counted.
     pub uncounted: u64,
-    /// All threads, under the recorded placement.
+    /// Errors for all threads, under the recorded placement.
     pub errors: Errors,
-    /// Those that were in another memory domain than in the interval before.
+    /// Errors for threads that were in another memory domain than in the interval before.
     pub moved: Option<Errors>,
-    /// One of each replayed policy, in their order; `None` of one that was not replayed.
+    /// The effect of each replayed policy, in their order; `None` for one that was not replayed.
     pub effects: Vec<Option<Effect>>,
 }
 
-/// How far off the model was, and how far off no model would have been. Errors are of the time for an
-/// instruction, as shares of what was measured.
+/// The errors of the model, and of using no model. They are errors of the time per instruction, as shares of the
+/// measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Errors {
-    /// Thread-intervals that were held against what was measured.
+    /// Thread-intervals that were compared with measurements.
     pub checked: u64,
     /// Median of the model's errors, without their sign.
     pub median: f64,
-    /// Nine in ten are below this.
+    /// Nine in ten of these errors are below this.
     pub most: f64,
-    /// Median with their sign: above 0 where the model says too slow.
+    /// Median of the errors with their sign: above 0 if the model is too slow.
     pub bias: f64,
     /// Median error, without sign, of saying "as in the interval before".
     pub as_before: f64,
@@ -57,7 +57,7 @@ pub struct Errors {
 pub struct Effect {
     /// Instructions per second of all threads together.
     pub total: f64,
-    /// Of each process, by number.
+    /// The change for each process, by number.
     pub processes: Vec<ProcessEffect>,
     /// The thread that would lose most, or gain least.
     pub worst: Option<ThreadEffect>,
@@ -88,7 +88,7 @@ pub struct ThreadEffect {
 }
 
 impl Errors {
-    /// Of the model's errors with their sign and of those of saying "as before"; `None` without any.
+    /// Summarizes the model's errors, with their sign, and those of saying "as before"; `None` without any.
     pub fn of(mut model: Vec<f64>, mut as_before: Vec<f64>) -> Option<Self> {
         let checked = model.len() as u64;
         let bias = quantile(&mut model, 0.5)?;

@@ -1,4 +1,5 @@
-//! What a recording can be replayed with: said at its end, while it can still be made again.
+//! Which policies a recording can be replayed with. It is reported at the recording's end, while another can still be
+//! made.
 
 use numaherd_herd::replay::Wants;
 use numaherd_world::{Signal, SignalReport, SignalState};
@@ -8,7 +9,7 @@ use crate::run::content::is_single_accesses;
 use crate::run::{Content, RunModel};
 use crate::words::{counted, entry, indented, listed, paragraph, short, stopped, time};
 
-/// What came of a recording.
+/// The results of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recorded {
     /// Intervals.
@@ -19,7 +20,7 @@ pub struct Recorded {
     pub bytes: u64,
     /// What it holds.
     pub content: Content,
-    /// Every policy, in the order people are shown them.
+    /// Every policy, in the order in which people see them.
     pub policies: Vec<Replayable>,
     /// Signals that some policy lacks, and why.
     pub missing: Vec<Lacking>,
@@ -30,9 +31,9 @@ pub struct Recorded {
 pub struct Replayable {
     /// Its name.
     pub policy: String,
-    /// What its placement lacks; nothing where its threads can be replayed.
+    /// Signals that its placement lacks; empty if its threads can be replayed.
     pub lacks: Vec<String>,
-    /// What its paging goes by that no ledger holds; nothing where its pages can be replayed.
+    /// Signals that its paging needs and that no ledger holds; empty if its pages can be replayed.
     pub pages_lack: Vec<String>,
 }
 
@@ -43,12 +44,12 @@ pub struct Lacking {
     pub signal: String,
     /// Why, one sentence without its full stop.
     pub why: String,
-    /// What would help, where anything is known to.
+    /// What would help, if anything is known.
     pub remedy: Option<String>,
 }
 
 impl Recorded {
-    /// Of this run, whose ledger has so many bytes, on a machine with these signals.
+    /// The results for this run, whose ledger has `bytes` bytes, on a machine with these signals.
     pub fn of(run: &RunModel, bytes: u64, wants: &[Wants], signals: &[SignalReport]) -> Self {
         let content = run.more.content;
         let mut missing: Vec<Lacking> = Vec::new();
@@ -95,7 +96,7 @@ fn lacking(signal: Signal, signals: &[SignalReport]) -> Lacking {
     }
 }
 
-/// What came of a recording, for people.
+/// The results of a recording, for people.
 pub fn recorded(recorded: &Recorded) -> String {
     let megabytes = recorded.bytes as f64 / 1e6;
     let size = match recorded.bytes {

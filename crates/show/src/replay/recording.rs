@@ -1,8 +1,7 @@
-//! A ledger as [`Interval`]s: what was seen in each, what was decided on it, what came of that.
+//! A ledger as [`Interval`]s: what was seen in each, what was decided on it, and the outcome.
 //!
-//! Where a quick cadence is recorded thinned ([`numaherd_herd::Settings::record_interval_ms`]) there are
-//! snapshots without a decision, and decisions whose snapshot was not recorded; the latter cannot be replayed
-//! and are counted.
+//! If a quick cadence is recorded only in part ([`numaherd_herd::Settings::record_interval_ms`]), there are snapshots
+//! without a decision, and decisions whose snapshot was not recorded. The latter cannot be replayed; they are counted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ impl History for Intervals {
     fn placed(&mut self, placing: &Placing, outcome: Option<&Outcome>) {
         let begun = self.begun.as_mut();
         match begun.filter(|begun| begun.snapshot.sequence == placing.snapshot) {
-            // A second one is the giving back at the end.
+            // A second placing is the giving back at the end.
             Some(begun) if begun.placing.is_none() => {
                 begun.placing = Some(placing.clone());
                 begun.outcome = outcome.cloned().unwrap_or_default();
@@ -64,7 +63,7 @@ impl History for Intervals {
 }
 
 impl Recording {
-    /// An opened ledger, whose first record comes next. `path` is for messages.
+    /// A recording from an opened ledger, whose first record comes next. `path` is for messages.
     ///
     /// # Errors
     /// [`HerdError::NotOurs`] when the ledger does not begin with a start; otherwise as [`Reader`].
@@ -112,7 +111,7 @@ impl Recording {
         self.damage.as_deref()
     }
 
-    /// Decisions so far whose snapshot was not recorded: nobody can be asked about them.
+    /// Decisions so far whose snapshot was not recorded, so that no policy can be asked about them.
     pub fn unseen(&self) -> u64 {
         self.past.unseen
     }

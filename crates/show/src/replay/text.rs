@@ -16,7 +16,7 @@ const SPANS: usize = 7;
 /// Processes that are named in a prediction.
 const MOST_PROCESSES: usize = 8;
 
-/// All of a replay.
+/// A whole replay as text.
 pub fn text(replayed: &Replayed) -> String {
     let mut text = head(replayed);
     text += &agreement(replayed);
@@ -163,7 +163,7 @@ fn row(name: &str, shares: &Shares, moves: &str) -> String {
         + "\n"
 }
 
-/// A figure of a table, or what stands for one that there is not.
+/// A figure of a table, or a minus for a missing one.
 fn or_minus(figure: Option<String>) -> String {
     figure.unwrap_or_else(|| "-".to_owned())
 }
@@ -178,7 +178,7 @@ fn bare(share: f64) -> String {
     cell(share).trim_end_matches(" %").to_owned()
 }
 
-/// Two decimals, nothing being without a sign.
+/// Two decimals; zero has no sign.
 fn hundredths(figure: f64) -> String {
     format!("{:.2}", (figure * 100.0).round() / 100.0 + 0.0)
 }
@@ -397,7 +397,7 @@ fn effect_of(policy: &Policy, effect: &Effect) -> String {
 
 /// A change with its sign.
 fn change(share: f64) -> String {
-    // Without the sign of a nothing.
+    // Adding 0 removes the sign of a negative zero.
     let tenths = (share * 1000.0).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)
 }
@@ -407,7 +407,7 @@ fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
     if decisions.is_empty() {
         return text + "  (no policy wanted anything)\n";
     }
-    // Who was shown nothing to go by has nothing to say.
+    // A policy without its signals has nothing to show.
     let policies = replayed.policies.iter();
     let names = policies.map(|policy| policy.missing.is_none().then(|| policy.name.clone()));
     let recorded = Some(format!("{}, recorded", replayed.recorded));

@@ -1,4 +1,4 @@
-//! Down-sampling: a figure over time as a few hundred columns, however long the run.
+//! Down-sampling: a figure over time as a few hundred columns, however long the run is.
 //!
 //! A column is 2^`shift` ns wide. The length of a run is not known while it is read: when time grows
 //! beyond [`MOST`] columns, the [`Clock`] doubles their width, and each [`Columns`] merges its own two by
@@ -8,15 +8,16 @@
 //! A [`Columns`] holds at most [`MOST`] cells, and fewer for a thread or process that was there only
 //! for a while.
 
-/// Most columns that a run is drawn in; a run longer than this many of the finest has at least half.
+/// Most columns that a run is drawn in. A run that is longer than this many of the finest columns has at least half as
+/// many.
 pub(super) const MOST: u64 = 512;
 
 /// Width of the finest columns: 2^20 ns, about 1 ms.
 const FINEST: u32 = 20;
 
-/// What is drawn in a column.
+/// The content of a column.
 pub(super) trait Cell: Clone + Default {
-    /// Takes in what another column, or another part of the same, holds.
+    /// Merges the content of another column, or of another part of the same column.
     fn merge(&mut self, other: &Self);
 }
 
@@ -32,7 +33,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Time from here on.
+    /// A clock that starts here.
     pub(super) fn starting(origin_ns: u64) -> Self {
         Self {
             origin_ns,
@@ -41,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// Takes in a point in time, for which columns may become wider.
+    /// Takes in a point in time, which may make columns wider.
     pub(super) fn saw(&mut self, time_ns: u64) {
         self.span_ns = self.span_ns.max(self.since(time_ns));
         while self.span_ns >> self.shift >= MOST {
@@ -49,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// A point in time in ns from the origin; what is before it counts as at it.
+    /// A point in time in ns from the origin; times before the origin count as the origin.
     pub(super) fn since(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.origin_ns)
     }
@@ -81,8 +82,7 @@ impl<C> Default for Columns<C> {
 }
 
 impl<C: Cell> Columns<C> {
-    /// Takes in what held over a span of time: `cell` is given how many ns of it fall into each
-    /// column that it meets.
+    /// Takes in a content that held over a span of time; `cell` receives the ns of the span that fall into each column.
     pub(super) fn put(
         &mut self,
         clock: &Clock,
@@ -102,7 +102,7 @@ impl<C: Cell> Columns<C> {
         }
     }
 
-    /// Takes in what happened at a point in time.
+    /// Takes in an event at a point in time.
     pub(super) fn add(&mut self, clock: &Clock, time_ns: u64, cell: &C) {
         self.coarsen(clock.shift);
         self.at(clock.since(time_ns) >> self.shift).merge(cell);
@@ -145,13 +145,13 @@ impl<C: Cell> Columns<C> {
         self.shift = shift;
     }
 
-    /// Each column that there is something in, with its number.
+    /// The columns from the first to the last with content, each with its number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &C)> {
         (self.first..).zip(&self.cells)
     }
 }
 
-/// The least, the mean and the greatest of a figure, the mean weighted by time.
+/// The least, mean and greatest of a figure; the mean is weighted by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spread {
     /// Least and greatest; `None` where nothing was measured.
@@ -161,7 +161,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// A figure that held for so many ns. What is no number was not measured.
+    /// A figure that held for `ns`. One that is not finite counts as not measured.
     pub(super) fn of(figure: f64, ns: u64) -> Self {
         if !figure.is_finite() {
             return Self::default();
@@ -177,7 +177,7 @@ impl Spread {
     pub(super) fn mean(&self) -> Option<f64> {
         let (least, greatest) = self.ends?;
         let mean = self.weighted / self.weight;
-        // Rounding must not take it beyond the ends, nor a sum beyond all numbers.
+        // Rounding must not take the mean beyond the ends, nor an overflow make it infinite.
         Some(if mean.is_finite() {
             mean.clamp(least, greatest)
         } else {
@@ -197,7 +197,7 @@ impl Cell for Spread {
     }
 }
 
-/// How many of something.
+/// A number of things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount(pub(super) u64);
 
@@ -210,10 +210,10 @@ impl Cell for Amount {
 /// Where a thread was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stay {
-    /// Nowhere: it was not there.
+    /// Nowhere: the thread did not exist.
     #[default]
     Absent,
-    /// On the node of this place in the machine's list.
+    /// On the node with this index in the machine's list.
     On(u16),
     /// On several nodes, one after the other.
     Several,

@@ -1,4 +1,4 @@
-//! Several runs side by side: what they are compared by, in groups of one policy on one machine.
+//! Several runs side by side: the measures that compare them, in groups of one policy on one machine.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(super) struct Group<'r> {
     pub(super) runs: Vec<&'r Run>,
 }
 
-/// The groups, in the order in which their first run was given. Runs whose start is not in their
-/// ledger are in none.
+/// The groups, in the order in which their first run was given. Runs whose ledger does not hold their start are in no
+/// group.
 pub(super) fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for run in runs {
@@ -59,7 +59,7 @@ pub(super) struct Measure {
     pub(super) of: fn(&Run) -> Option<f64>,
 }
 
-/// What runs are compared by, in the order shown. Shares are in percent.
+/// The measures that compare runs, in the order shown. Shares are in percent.
 pub(super) const MEASURES: [Measure; 9] = [
     Measure {
         name: "length",
@@ -123,8 +123,8 @@ pub(super) fn figures(group: &Group<'_>, measure: &Measure) -> Vec<f64> {
     figures.filter(|figure| figure.is_finite()).collect()
 }
 
-/// By the name of a program: the speed of its processes in each run of a group, and how long it was
-/// there, in s.
+/// By program name: the speed of the program's processes in each run of a group in instructions per second, and how
+/// long it was there in s.
 pub(super) fn programs<'r>(group: &Group<'r>) -> BTreeMap<&'r str, (Vec<f64>, Vec<f64>)> {
     let mut programs: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for run in &group.runs {

@@ -1,9 +1,8 @@
 //! Charts as SVG within the page.
 //!
-//! What all of them hold to: a title and a description that say in words what is drawn; text stays
-//! text; what differs in colour differs in place, too; colours are the page's variables, so that one
-//! drawing serves light, dark and print. Lengths are in pixels of a chart [`WIDTH`] wide, which scales
-//! with the page.
+//! Rules for all charts: a title and a description say in words what is drawn; text stays text; things that differ in
+//! colour also differ in place; colours are the page's variables, so that one drawing serves light, dark and print.
+//! Lengths are in pixels of a chart that is [`WIDTH`] wide and scales with the page.
 
 mod dots;
 mod matrix;
@@ -26,22 +25,22 @@ pub(super) use strips::{Chart, Drawn, Strip};
 /// Width of every chart over time.
 const WIDTH: f64 = 960.0;
 
-/// Where what is drawn over time begins and ends.
+/// The left and right ends of what is drawn over time.
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 870.0;
 
 /// Room for the axis of time.
 const AXIS: f64 = 22.0;
 
-/// How many colours there are for nodes; then they begin anew.
+/// The number of colours for nodes; further nodes reuse them.
 const COLOURS: usize = 8;
 
-/// The class that gives something the colour of the node of this place.
+/// The class that gives an element the colour of the node with this index.
 pub(super) fn colour(place: usize) -> String {
     format!("c{}", place % COLOURS)
 }
 
-/// A chart with its title and its description for those who do not see it.
+/// A chart with its title, and its description for people who do not see it.
 fn figure(
     id: &str,
     title: &str,
@@ -64,14 +63,14 @@ fn figure(
     }
 }
 
-/// A length in pixels: to a tenth, and never anything but a number that fits a chart.
+/// A length in pixels, written to a tenth; always a number that fits a chart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Px(pub(crate) f64);
 
 impl std::fmt::Display for Px {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tenths = (self.0 * 10.0).round();
-        // Not a number becomes 0 by the cast.
+        // The cast turns NaN into 0.
         let tenths = tenths.clamp(-1e6, 1e6) as i64;
         if tenths % 10 == 0 {
             write!(f, "{}", tenths / 10)
@@ -119,7 +118,7 @@ fn time_axis(clock: &Clock, top: f64, bottom: f64) -> Markup {
     }
 }
 
-/// How far ticks of time are apart, in ns: round, and at most twelve.
+/// The distance of ticks of time, in ns: a round time that gives at most twelve.
 fn time_step(span_ns: u64) -> u64 {
     const MS: u64 = 1_000_000;
     const DAY_MS: u64 = 86_400_000;
@@ -162,7 +161,7 @@ pub(super) fn brief(figure: f64) -> String {
     significant(figure)
 }
 
-/// Three digits that count, without zeros at the end.
+/// About three significant digits, without trailing zeros.
 fn significant(figure: f64) -> String {
     let decimals = match figure.abs() {
         0.0 => return "0".to_owned(),

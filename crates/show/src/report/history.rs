@@ -1,6 +1,5 @@
-//! What a page draws of the past: figures over time as columns, the first and last moves, each thread
-//! and process that ever was. It does not grow with the length of the run, but by a few bytes for each pair
-//! of a trial.
+//! What a page shows of the past: figures over time as columns, the first and last moves, and each thread and process
+//! that was ever observed. It does not grow with the length of the run, except by a few bytes for each pair of a trial.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,13 +16,13 @@ use crate::run::{Decision, DecisionOutcome, History, RunModel, Work, sum};
 use crate::trial::Trial;
 use crate::words::cut;
 
-/// The most moves that are shown one by one: so many of the first and so many of the last.
+/// The most moves that are shown one by one at the beginning, and again at the end.
 pub(super) const SHOWN: usize = 50;
 
 /// The most different sentences that are kept.
 const MOST_SENTENCES: usize = 200;
 
-/// What a page draws of the past.
+/// What a page shows of the past.
 #[derive(Debug, Default)]
 pub struct Charts {
     /// `None` before the first snapshot.
@@ -34,7 +33,7 @@ pub struct Charts {
     pub(super) page_errors: Sentences,
     pub(super) notices: Sentences,
     pub(super) gaps: Sentences,
-    /// What the run was a trial of, where it was one.
+    /// The trial, if the run was one.
     pub(super) trial: Option<Trial>,
 }
 
@@ -44,17 +43,17 @@ pub(super) struct Seen {
     pub(super) clock: Clock,
     /// The nodes that are online, ascending.
     pub(super) nodes: Vec<NodeId>,
-    /// Those that were ever measured.
+    /// The figures that were ever measured.
     figures: BTreeMap<Figure, Columns<Spread>>,
-    /// Those that ever happened.
+    /// The events that ever happened.
     events: BTreeMap<Event, Columns<Amount>>,
     pub(super) all: Work,
 }
 
-/// A figure over time, of all threads or of a node by its place.
+/// A figure over time, of all threads or of the node with an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Figure {
-    /// Of the lines served by each controller, in percent.
+    /// Imbalance of the lines served by the controllers, in percent.
     Imbalance,
     /// Share of lines from the core's own node.
     Local,
@@ -72,9 +71,9 @@ pub(super) enum Figure {
     PenaltyOf(usize),
     /// Cores lost to caches and memory.
     Lost,
-    /// The same at most, where nothing says what is likely.
+    /// An upper bound of the cores lost, where no mean is known.
     LostAtMost,
-    /// Of these, cores that could be had.
+    /// Of the cores lost, those that another placement would give back.
     Recoverable,
 }
 
@@ -103,10 +102,10 @@ pub(super) struct Ends {
 /// Sentences with how often each was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sentences {
-    /// Each with when it was first said, in ns, and how often.
+    /// Each sentence with the time when it was first said, in ns, and how often.
     pub(super) said: Vec<(String, u64, u64)>,
     at: BTreeMap<String, usize>,
-    /// Said, but not kept for want of room.
+    /// Sentences that were not kept for want of room.
     pub(super) left_out: u64,
 }
 
@@ -165,7 +164,7 @@ impl Seen {
         self.all.add(&run.work);
     }
 
-    /// Takes in a figure of a span of time, where it was measured.
+    /// Takes in a figure of a span of time, if it was measured.
     fn put(&mut self, figure: Figure, value: Option<f64>, span: (u64, u64)) {
         if let Some(value) = value {
             let columns = self.figures.entry(figure).or_default();
@@ -206,7 +205,7 @@ impl History for Charts {
     }
 
     fn interval(&mut self, run: &RunModel, snapshot: &Snapshot) {
-        // Without a start the machine is not known, and nothing can be drawn.
+        // Without a start record the machine is not known, and nothing can be drawn.
         let Some(traffic) = &run.traffic else {
             return;
         };
@@ -300,7 +299,7 @@ impl History for Charts {
 }
 
 impl Charts {
-    /// Counts what happened at a point in time, which may be later than the latest snapshot.
+    /// Counts an event at a point in time, which may be later than the latest snapshot.
     fn count(&mut self, event: Event, time_ns: u64, amount: u64) {
         if let Some(seen) = &mut self.seen {
             seen.clock.saw(time_ns);

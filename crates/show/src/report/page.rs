@@ -1,4 +1,4 @@
-//! The page: its head, several runs side by side where there are several, then each run.
+//! The page: its head, a comparison if there are several runs, then each run.
 
 mod compared;
 mod one;
@@ -58,7 +58,7 @@ fn policy(run: &Run) -> &str {
         .map_or("a run whose start is lost", |start| &start.policy)
 }
 
-/// How people are shown a process: a virtual machine by its own name.
+/// A process's name for people; a virtual machine has its own name.
 pub(super) fn process_name(run: &Run, process: ProcessId) -> String {
     match run.charts.processes.get(&process) {
         Some(track) => match &track.machine {
@@ -70,7 +70,7 @@ pub(super) fn process_name(run: &Run, process: ProcessId) -> String {
     }
 }
 
-/// How people are shown a thread beside its process: a machine's CPU by its number.
+/// A thread's name for people, beside its process; a virtual machine's CPU has its number.
 pub(super) fn row_name(run: &Run, thread: ThreadId, track: &ThreadTrack) -> String {
     let process = run.charts.processes.get(&track.process);
     let machine = process.and_then(|process| process.machine.as_ref());

@@ -1,4 +1,4 @@
-//! Each thread and process that ever was, in memory that does not grow with its life.
+//! Each thread and process that was ever observed, in memory that does not grow with its lifetime.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::reading::Homes;
 use crate::run::Work;
 use crate::run::work::share;
 
-/// How many intervals *at the end* are.
+/// How many intervals *at the end* covers.
 pub(super) const LAST: usize = 10;
 
 /// A thread.
@@ -20,7 +20,7 @@ pub(super) struct ThreadTrack {
     pub(super) process: ProcessId,
     pub(super) name: String,
     pub(super) stays: Columns<Stay>,
-    /// How long it was found on each node, by the node's place in the machine's list, in ns.
+    /// How long it was found on each node, by the node's index in the machine's list, in ns.
     pub(super) on_ns: BTreeMap<u16, u64>,
     pub(super) cpu_seconds: f64,
     /// Times that it had to leave its CPU by order.
@@ -36,7 +36,7 @@ impl ThreadTrack {
         }
     }
 
-    /// Takes in an interval, in which it was on the node of this place in the machine's list.
+    /// Takes in an interval, in which it was on the node with this index in the machine's list.
     pub(super) fn saw(
         &mut self,
         clock: &Clock,
@@ -70,9 +70,9 @@ pub(super) struct ProcessTrack {
     pub(super) pages_moved: u64,
     pub(super) local: Columns<Spread>,
     pub(super) all: Work,
-    /// Before the first of its threads or pages moved, with the number of intervals.
+    /// Its work before the first of its threads or pages moved, with the number of intervals.
     pub(super) before: (Work, u64),
-    /// Since then.
+    /// Its work since then, with the number of intervals.
     pub(super) after: (Work, u64),
     /// The last [`LAST`] intervals.
     last: VecDeque<Work>,
@@ -88,7 +88,7 @@ impl ProcessTrack {
         }
     }
 
-    /// Takes in what is said of the process itself.
+    /// Takes in the process as a snapshot shows it.
     pub(super) fn saw(&mut self, process: &Process) {
         if self.name != process.name {
             self.name.clone_from(&process.name);
@@ -132,8 +132,7 @@ impl ProcessTrack {
         self.thread_moves > 0 || self.pages_moved > 0
     }
 
-    /// The last intervals together, and how many they are: those since the first move, where there
-    /// was one.
+    /// The work of the last intervals since the first move, and their number.
     pub(super) fn at_the_end(&self) -> (Work, u64) {
         let mut work = Work::default();
         let most = usize::try_from(self.after.1).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Where text is put on a frame: the only way for a ledger's text to get there, and harmless by then.
+//! Puts text on a frame. All text from a ledger passes through here and is harmless afterwards.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -18,8 +18,8 @@ impl<'b> Canvas<'b> {
         Self { buffer, look }
     }
 
-    /// Puts text at a place of an area (columns and rows from its corner), within it; the column after
-    /// it. What is cut ends in a mark.
+    /// Puts text at a place of an area (columns and rows from its corner), cut to the area; cut text ends in a mark.
+    /// Returns the column after the text.
     pub(super) fn text(&mut self, area: Rect, x: u16, y: u16, text: &str, tone: Tone) -> u16 {
         self.styled(area, x, y, text, self.look.style(tone))
     }
@@ -50,7 +50,7 @@ impl<'b> Canvas<'b> {
         at
     }
 
-    /// A letter as it is drawn here.
+    /// A letter as it is drawn with this look, and its width in columns.
     fn drawn(&self, each: char) -> (char, u16) {
         match letter(each) {
             (shown, _) if self.look.ascii && !shown.is_ascii() => ('?', 1),
@@ -83,7 +83,7 @@ impl<'b> Canvas<'b> {
         self.text(within, x, y, text, tone);
     }
 
-    /// Reverses a row of an area: it is the one that is selected.
+    /// Reverses the colours of a row of an area, to show that it is selected.
     pub(super) fn select(&mut self, area: Rect, y: u16) {
         if y >= area.height {
             return;
@@ -108,7 +108,7 @@ impl<'b> Canvas<'b> {
     }
 }
 
-/// A text in lines of so many columns, broken between words where that can be.
+/// Wraps a text to lines of `width` columns, between words where possible.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = Vec::new();

@@ -1,5 +1,4 @@
-//! The columns of the tables of processes and threads: what each shows, by what it sorts, and which
-//! there is room for.
+//! The columns of the tables of processes and threads: what each shows, what it sorts by, and which columns fit.
 
 use numaherd_policy::classes::Class;
 use numaherd_world::{MemoryKind, Process, Thread};
@@ -18,7 +17,7 @@ pub enum Column {
     Pid,
     /// The thread's number.
     Tid,
-    /// Its name; of a virtual machine the machine's.
+    /// Its name; for a virtual machine, the machine's name.
     Name,
     /// The name of a thread's process.
     Process,
@@ -54,7 +53,7 @@ pub enum Column {
     Pages,
     /// Threads by node.
     Spread,
-    /// What last moved, and how long ago.
+    /// Its last move, and how long ago that was.
     Moved,
     /// Why it moved.
     Why,
@@ -74,11 +73,11 @@ pub enum Row<'s> {
 pub enum Cell {
     /// Text.
     Text(String, Tone),
-    /// A letter for each share of 0 to 1.
+    /// Shares of 0 to 1, shown as one letter each.
     Levels(Vec<f64>),
 }
 
-/// By what a row is sorted. What is not known comes last, whichever way it is sorted.
+/// The sort key of a row. Unknown keys come last, in either direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortKey {
     /// By number.
@@ -89,7 +88,7 @@ pub enum SortKey {
     Unknown,
 }
 
-/// What a column has of a row: by it rows are sorted, and of it cells are made.
+/// A column's value in a row; sort keys and cells are made from it.
 enum Value<'s> {
     /// A number, and how it is written.
     Number(f64, fn(f64) -> String),
@@ -122,17 +121,17 @@ pub const THREAD: &[Column] = {
     ]
 };
 
-/// Columns of a screen on which nodes are given more room.
+/// The least width, in columns, of a screen on which nodes get more room.
 const WIDE: u16 = 160;
 
-/// The border at which a column's text is aligned.
+/// The side at which a column's text is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
     Left,
     Right,
 }
 
-/// The rows that come first when a column is sorted by.
+/// The rows that come first when sorting by a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Largest,
@@ -140,8 +139,8 @@ enum First {
 }
 
 impl Column {
-    /// Title, least width in columns of the screen, rank, alignment, and which rows come first. Where
-    /// there is no room for all, columns of the largest rank are left out first.
+    /// Title, least width in columns of the screen, rank, alignment, and which rows come first. If not all fit, columns
+    /// of the largest rank are left out first.
     fn layout(self) -> (&'static str, u16, u8, Align, First) {
         use Align::{Left, Right};
         use First::{Largest, Smallest};
@@ -176,8 +175,7 @@ impl Column {
         self.layout().0
     }
 
-    /// Columns of the screen that it takes, on a machine of so many nodes, of which at most `most` have
-    /// a letter each.
+    /// Columns of the screen that it takes on a machine of `nodes` nodes, at most `most` of which have a letter each.
     fn width(self, nodes: u16, most: u16) -> u16 {
         let least = self.layout().1;
         match self {
@@ -195,12 +193,12 @@ impl Column {
         self.layout().3 == Align::Right
     }
 
-    /// Whether it sorts from the largest down unless it is asked to sort the other way.
+    /// Whether it sorts from the largest down by default.
     pub fn falls(self) -> bool {
         self.layout().4 == First::Largest
     }
 
-    /// By what a row is sorted.
+    /// The sort key of a row.
     pub fn key(self, state: &RunModel, row: Row<'_>) -> SortKey {
         let number = match self.value(state, row) {
             Value::Number(number, _) | Value::Local(number) => number,
@@ -216,7 +214,7 @@ impl Column {
         }
     }
 
-    /// What it shows of a row.
+    /// The cell that it shows for a row.
     pub fn cell(self, state: &RunModel, row: Row<'_>, look: Look) -> Cell {
         let (text, tone) = match self.value(state, row) {
             Value::Number(number, written) => (written(number), Tone::Plain),
@@ -316,7 +314,8 @@ impl Column {
     }
 }
 
-/// Columns that there is room for, each with where it begins and its width; the last takes what is left.
+/// The columns that fit, each with its first column on the screen and its width; a last column of text takes what is
+/// left.
 pub fn fit(all: &[Column], state: &RunModel, width: u16) -> Vec<(Column, u16, u16)> {
     let nodes = u16::try_from(state.nodes.len()).unwrap_or(u16::MAX);
     let any = |is: &dyn Fn(&Process) -> bool| {
@@ -376,7 +375,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// What people know it by.
+    /// Its name for people.
     pub fn name(self, state: &RunModel) -> String {
         match self {
             Self::Process(process, _) => shown_name(process),
@@ -388,7 +387,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// What a filter looks through: number, name, group or process, and class.
+    /// The text that a filter searches: number, name, group or process, and class.
     pub fn known(self, state: &RunModel) -> String {
         let (number, of) = match self {
             Self::Process(process, _) => (process.id.pid, process.group.as_deref()),
@@ -454,7 +453,7 @@ pub fn process_of<'s>(state: &'s RunModel, track: &run::Thread) -> Option<&'s Pr
     state.snapshot()?.processes.get(track.process?)
 }
 
-/// How evenly things are spread: 1 over the sum of squared shares, 1 for all in one place.
+/// How evenly things are spread: 1 over the sum of squared shares; 1 if all are in one place.
 fn evenness(shares: &[f64]) -> f64 {
     let all: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -481,7 +480,7 @@ fn class_tone(class: Class) -> Tone {
     }
 }
 
-/// What went where, in a few letters.
+/// A decision's move from place to place, in a few letters.
 pub(super) fn went(decision: &Decision, look: Look) -> String {
     let arrow = look.arrow();
     match decision.subject {

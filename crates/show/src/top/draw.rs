@@ -1,5 +1,5 @@
-//! A frame, from top to bottom: what runs, what it came to, the nodes, a table or the heat map, where
-//! in time one is, the keys. What is open lies over it.
+//! A frame, from top to bottom: what runs, the sums of the run, the nodes, a table or the heat map, the time line, the
+//! keys. A page that is open lies over it.
 
 mod decisions;
 mod head;
@@ -15,28 +15,28 @@ use super::Top;
 use super::canvas::Canvas;
 use super::ui::{Open, Tab};
 
-/// Rows from which on the sums of the run have a row, and the time one.
+/// The least rows of a screen that shows the sums of the run, and of one that shows the time line.
 const ROWS_FOR_SUMS: u16 = 10;
 const ROWS_FOR_TIME: u16 = 16;
 
-/// What is where on the screen.
+/// The areas of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// What runs, and when.
     pub(super) head: Rect,
-    /// What it came to.
+    /// The sums of the run.
     pub(super) sums: Rect,
     /// The nodes.
     pub(super) nodes: Rect,
     /// The tabs.
     pub(super) tabs: Rect,
-    /// The table, its head among it.
+    /// The table with its head.
     pub(super) table: Rect,
-    /// Where in time one is.
+    /// The time line.
     pub(super) time: Rect,
     /// The keys, or what is typed.
     pub(super) foot: Rect,
-    /// What is open.
+    /// The page that is open.
     pub(super) over: Rect,
 }
 
@@ -101,7 +101,6 @@ impl Layout {
     }
 }
 
-/// Draws a frame.
 pub(super) fn draw(top: &Top, buffer: &mut Buffer) {
     let layout = Layout::of(top, buffer.area);
     let mut canvas = Canvas::new(buffer, top.look);
@@ -123,7 +122,7 @@ pub(super) fn draw(top: &Top, buffer: &mut Buffer) {
     }
 }
 
-/// How many lines there are of what is open.
+/// The number of lines of the page that is open.
 pub(super) fn open_lines(top: &Top, area: Rect) -> usize {
     over::lines(top, area).len()
 }

@@ -1,9 +1,9 @@
-//! Which rows are shown: those of which a text is found in what they are known by.
+//! Which rows are shown: those whose known text the filter matches.
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// A filter as it was typed: a regular expression, whatever the case of letters; a text that is none
-/// stands for itself. Empty: all rows.
+/// A filter as it was typed: a regular expression that ignores case. A text that is not a valid expression stands for
+/// itself. An empty filter admits all rows.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     text: String,
@@ -28,7 +28,7 @@ impl Filter {
         }
     }
 
-    /// As it was typed.
+    /// The text as it was typed.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -38,12 +38,12 @@ impl Filter {
         self.text.is_empty()
     }
 
-    /// Whether it is no regular expression, and so is looked for letter by letter.
+    /// Whether the text is not a valid regular expression, so that it is searched for literally.
     pub fn is_text(&self) -> bool {
         self.is_text
     }
 
-    /// Whether a row of which this is known is shown.
+    /// Whether a row with this known text is shown.
     pub fn admits(&self, known: &str) -> bool {
         let expression = self.expression.as_ref();
         expression.is_none_or(|expression| expression.is_match(known))

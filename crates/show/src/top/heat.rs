@@ -1,10 +1,9 @@
 //! From node to node: how much the threads on each node take from the memory of each.
 //!
-//! Where lines are counted by node, it is lines per second. Local ones are known; remote ones are dealt
-//! out as everywhere else in this crate ([`Traffic`]): on two nodes there is only one other, on more it
-//! is an estimate by where the process's pages are. Where lines are not counted it is what follows from
-//! where threads and pages are, were every page used alike: CPUs in use on the one node, times the share
-//! of their process's pages on the other.
+//! If lines are counted by node, the figures are lines per second. Local lines are known. Remote lines are assigned as
+//! everywhere in this crate ([`Traffic`]): with two nodes there is only one other node; with more, the estimate goes by
+//! where the process's pages are. If lines are not counted, the figures follow from the places of threads and pages, as
+//! if every page were used alike: the CPUs in use on one node, times the share of their process's pages on the other.
 
 use crate::run::RunModel;
 use crate::run::traffic::Traffic;
@@ -15,18 +14,18 @@ use crate::run::work::share;
 pub struct Heat {
     nodes: usize,
     cells: Vec<f64>,
-    /// What it is drawn from.
+    /// The source of the figures.
     pub source: HeatSource,
 }
 
-/// What a heat map is drawn from.
+/// The source of a heat map's figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HeatSource {
     /// Lines per second, as counted by node.
     Lines {
-        /// Share that was estimated from where pages are: an estimate.
+        /// Share of the lines that was assigned by where pages are, 0 to 1: an estimate.
         estimated: f64,
-        /// Share of which it is not known where they came from; in no cell.
+        /// Share of the lines whose source is unknown, 0 to 1; no cell includes them.
         unassigned: f64,
     },
     /// CPUs in use times share of pages.
@@ -43,7 +42,8 @@ impl Heat {
         lines.unwrap_or_else(|| by_pages(state, nodes))
     }
 
-    /// From the threads on the node at one place to the memory of that at another.
+    /// From the threads on the node with index `from` to the memory of the node with index `to`; 0 if there is no such
+    /// cell.
     pub fn cell(&self, from: usize, to: usize) -> f64 {
         self.cells
             .get(from * self.nodes + to)
@@ -56,7 +56,7 @@ impl Heat {
         self.cells.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The same with `by` nodes next to each other taken together.
+    /// The same map with each `by` adjacent nodes merged.
     pub fn together(&self, by: usize) -> Self {
         let by = by.max(1);
         let nodes = self.nodes.div_ceil(by);

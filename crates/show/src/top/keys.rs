@@ -1,10 +1,10 @@
-//! What a key does: what was chosen changes, or the time that is shown; nothing else.
+//! What a key does: it changes what the person chose or the time that is shown, and nothing else.
 
 use super::ui::{Open, RowId, Tab, row_id};
 use super::{Effect, Top};
 use crate::top::filter::Filter;
 
-/// A key, or what a mouse did.
+/// A key, or an action of the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A letter.
@@ -98,7 +98,7 @@ impl Top {
         Effect::Redraw
     }
 
-    /// A key while something lies over the tables; whether it was meant for that.
+    /// Handles a key while a page lies over the tables. Returns whether the key was for that page.
     fn key_over(&mut self, key: Key) -> bool {
         let page = usize::from(self.size.1).saturating_sub(2).max(1);
         let top = &mut self.ui.open_top;
@@ -175,7 +175,7 @@ impl Top {
         }
     }
 
-    /// The row that is selected, by what it is.
+    /// The identity of the selected row.
     fn row(&self) -> Option<RowId> {
         let cursor = self.ui.cursor();
         let state = self.timeline.state();
@@ -195,7 +195,7 @@ impl Top {
         }
     }
 
-    /// A key that moves the cursor; whether it was one.
+    /// Handles a key that moves the cursor. Returns whether it was one.
     fn key_rows(&mut self, key: Key) -> bool {
         let page = isize::try_from(self.rows.max(1)).unwrap_or(isize::MAX);
         let step = match key {
@@ -224,7 +224,7 @@ impl Top {
         cursor.row = row;
     }
 
-    /// A key that changes the time that is shown; whether it was one.
+    /// Handles a key that changes the time that is shown. Returns whether it was one.
     fn key_time(&mut self, key: Key) -> bool {
         let at = self.wanted.unwrap_or_else(|| self.timeline.at());
         match key {
@@ -261,8 +261,8 @@ impl Top {
         self.wanted = Some(moment.min(last));
     }
 
-    /// Of what is under way: stays at this moment, or goes on with the newest. Of what is over: plays,
-    /// or stops playing.
+    /// In a run that lasts: holds this moment, or returns to the newest. In a run that is over: plays, or stops
+    /// playing.
     fn pause_or_go_on(&mut self) {
         if self.playing.take().is_some() {
             return;
@@ -277,7 +277,7 @@ impl Top {
         }
     }
 
-    /// Plays on from the moment that is shown; from the first if that is the last.
+    /// Plays from the moment that is shown, or from the first if the last is shown.
     fn play(&mut self) {
         let moments = self.timeline.moments();
         let at = self.timeline.at();
@@ -289,7 +289,8 @@ impl Top {
         }
     }
 
-    /// A click: on a column's head sorts by it, on a row selects it, on the row selected goes in.
+    /// Handles a click: on a column's head it sorts by the column, on a row it selects the row, on the selected row it
+    /// goes in.
     fn click(&mut self, x: u16, y: u16) {
         let layout = self.layout();
         let (head, rows) = (layout.table.y, layout.rows());

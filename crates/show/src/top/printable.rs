@@ -1,10 +1,10 @@
-//! Text of a ledger's on a terminal: whoever chose a name, it moves no cursor, changes no colour and
-//! takes the columns that it is counted for.
+//! Text from a ledger on a terminal: whoever chose a name, it moves no cursor, changes no colour and takes exactly the
+//! columns that are counted for it.
 //!
-//! A process names itself as it likes, and machines and rules come from files. What is not a letter or
-//! sign of one or two columns written from left to right is shown as `\u{fffd}`: control characters,
-//! marks of direction, letters of scripts that run from right to left (terminals that reorder lines
-//! would reorder the row), and all that has no width, such as joiners and combining marks.
+//! A process can choose any name, and machines and rules come from files. Everything except letters and signs of one or
+//! two columns, written from left to right, is shown as `\u{fffd}`: control characters, marks of direction, letters of
+//! scripts that run from right to left (terminals that reorder lines would reorder the row), and everything without
+//! width, such as joiners and combining marks.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -40,8 +40,8 @@ fn reorders(letter: char) -> bool {
     )
 }
 
-/// Letters whose width or looks each terminal decides for itself: private ones, tags, selectors,
-/// regional indicators, fillers, and what ends a line elsewhere.
+/// Letters whose width or looks each terminal decides for itself: private ones, tags, selectors, regional indicators,
+/// fillers, and other line separators.
 fn varies(letter: char) -> bool {
     matches!(
         u32::from(letter),

@@ -32,7 +32,7 @@ pub fn text(buffer: &Buffer) -> String {
     text
 }
 
-/// What a stretch of cells looks like.
+/// The looks of a stretch of cells.
 #[derive(Clone, Copy, PartialEq)]
 struct Looks {
     class: Option<&'static str>,
@@ -85,8 +85,8 @@ text.turned{fill:#fff}\
 @media(prefers-color-scheme:dark){text,.plain{fill:#e6edf3}.ground{fill:#0d1117}\
 text.turned{fill:#0d1117}.good{fill:#3fb950}.bad{fill:#ff7b72}.warn{fill:#f0883e}.accent{fill:#58a6ff}}";
 
-/// A frame as a picture that suits light and dark pages. Blocks and shades are drawn, so that they do
-/// not depend on a reader's letters.
+/// A frame as a picture for light and dark pages. Blocks and shades are drawn as shapes, so that they do not depend on
+/// a reader's fonts.
 pub fn svg(buffer: &Buffer, title: &str) -> String {
     let area = buffer.area;
     let width = (f64::from(area.width) * WIDE + 2.0 * MARGIN).round();
@@ -105,7 +105,7 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
     picture.into_string() + "\n"
 }
 
-/// Letters next to each other that look alike, and are all blocks or none.
+/// Adjacent letters with the same looks, either all blocks or none.
 struct Stretch {
     /// Column and row.
     at: (u16, u16),
@@ -178,7 +178,7 @@ impl Stretch {
     }
 }
 
-/// A block or shade as a field, where the letter is one.
+/// A block or shade as a rectangle; nothing for any other letter.
 fn drawn(letter: char, colour: &str, x: f64, top: f64) -> Markup {
     let Some((across, share, opacity)) = block(letter) else {
         return Markup::default();
@@ -193,7 +193,7 @@ fn drawn(letter: char, colour: &str, x: f64, top: f64) -> Markup {
     }
 }
 
-/// A block or shade: whether it fills from the left (else from below), how much, how strongly.
+/// A block or shade: whether it fills from the left (otherwise from below), the share that it fills, and its opacity.
 fn block(letter: char) -> Option<(bool, f64, f64)> {
     let number = u32::from(letter);
     match number {

@@ -1,11 +1,9 @@
-//! How things look: colours that can be read on light and on dark ground, and letters that every
-//! terminal has.
+//! How things look: colours that are legible on light and on dark backgrounds, and letters that every terminal has.
 //!
-//! No colour carries a meaning alone: bars have lengths, classes names, and what is selected is
-//! reversed. Grounds are never set, so that a person's own stay. Of 256 colours those are taken that
-//! stand out from white and from black alike (contrast of at least 3.5 to 1 by WCAG 2.2, SC 1.4.3;
-//! its floor for large text and graphics is 3); of the 16 old ones, which every terminal defines
-//! for itself, only red, green, magenta and blue.
+//! No colour carries a meaning alone: bars have lengths, classes have names, and the selected row is reversed.
+//! Backgrounds are never set, so that a person's own stay. Of 256 colours, we use those that stand out from both white
+//! and black (contrast of at least 3.5 to 1 by WCAG 2.2, SC 1.4.3; its floor for large text and graphics is 3); of the
+//! 16 old colours, which every terminal defines for itself, only red, green, magenta and blue.
 
 use ratatui_core::style::{Color, Modifier, Style};
 
@@ -30,7 +28,7 @@ pub struct Look {
     pub ascii: bool,
 }
 
-/// What a piece of text is.
+/// The role of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Ordinary.
@@ -45,13 +43,13 @@ pub enum Tone {
     Good,
     /// Far, failed, a super-devil.
     Bad,
-    /// Something to look at: a devil, what was undone or refused.
+    /// Worth a look: a devil, something undone or refused.
     Warn,
-    /// Bars, and where one is.
+    /// Bars, and the present position.
     Accent,
 }
 
-/// Of the 256 colours, with what they are in red, green and blue.
+/// Numbers of the 256 colours, each with its red, green and blue.
 const GOOD: (u8, [u8; 3]) = (28, [0, 135, 0]);
 const BAD: (u8, [u8; 3]) = (160, [215, 0, 0]);
 const WARN: (u8, [u8; 3]) = (130, [175, 95, 0]);
@@ -78,7 +76,7 @@ impl Look {
         }
     }
 
-    /// A share of 0 to 1 as one letter: nothing at all is a dot.
+    /// A share of 0 to 1 as one letter; 0 is a dot.
     pub fn level(self, share: f64) -> char {
         const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const DIGITS: [char; 11] = ['-', '1', '2', '3', '4', '5', '6', '7', '8', '9', '#'];
@@ -107,7 +105,7 @@ impl Look {
         if self.ascii { ASCII[at] } else { SHADES[at] }
     }
 
-    /// A share of 0 to 1 as a bar of so many columns.
+    /// A share of 0 to 1 as a bar of at most `columns` columns.
     pub fn bar(self, share: f64, columns: u16) -> String {
         const PARTS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
         let share = if share.is_nan() {
@@ -132,7 +130,7 @@ impl Look {
         if self.ascii { ">" } else { "→" }
     }
 
-    /// The letter that ends a text which was cut.
+    /// The letter that ends a text that was cut.
     pub fn cut(self) -> char {
         if self.ascii { '~' } else { '…' }
     }

@@ -1,9 +1,9 @@
-//! A run over time: the moments there are, and the state at any of them.
+//! A run over time: its moments, and the state at any of them.
 //!
-//! A moment is a snapshot with all that follows it up to the next. Going back folds lines again from
-//! the checkpoint before: a copy of the state, kept every so many snapshots. The lines come from where
-//! they are kept: a file, by whoever holds it ([`Again`]), or here, the latest of them, for what is only
-//! heard. Checkpoints are thinned out as the run grows, so that their number is bounded.
+//! A moment is a snapshot with everything that follows it up to the next. To go back, the timeline folds lines again
+//! from the checkpoint before: a copy of the state, kept at intervals of [`Timeline::stride`] snapshots. The lines come
+//! from a file, through a callback of its holder ([`Again`]), or, for a stream that cannot be read again, from the
+//! latest lines, which are kept here. Checkpoints are thinned out as the run grows, so that their number is bounded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,22 +18,21 @@ const CHECKPOINTS: usize = 64;
 /// Snapshots from one checkpoint to the next, at first.
 const STRIDE: u64 = 8;
 
-/// Threads in the snapshots that are kept here, at most: some tens of MB.
+/// Most threads in the snapshots that are kept here: some tens of MB.
 const KEPT_THREADS: u64 = 200_000;
 
-/// Lines that are kept here, at most: paging speaks a hundred times a second.
+/// Most lines that are kept here: paging writes a hundred lines a second.
 const KEPT_LINES: usize = 100_000;
 
-/// Reads a line again, by its place among those that came, from 0; `None` when it is not to be had any
-/// more.
+/// Reads a line again, by its place among all lines, from 0; `None` if it is no longer available.
 pub type Again<'a> = &'a mut dyn FnMut(u64) -> Option<Arc<Line>>;
 
 /// A snapshot and what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When, in ns since the world began.
+    /// The time of the snapshot, in ns since the world began.
     pub time_ns: u64,
-    /// The place of its line among those that came.
+    /// The place of its line among all lines.
     line: u64,
     /// Decisions in it.
     pub decisions: u32,
@@ -51,7 +50,7 @@ pub struct Timeline {
     /// Snapshots from one checkpoint to the next.
     stride: u64,
     since_checkpoint: u64,
-    /// The place of the next checkpoint that goes, while they are thinned out; else 0.
+    /// The place of the next checkpoint to remove, while they are thinned out; otherwise 0.
     thinning: usize,
     /// The lines from the oldest checkpoint on, where they are kept here.
     kept: Option<Kept>,
@@ -69,7 +68,7 @@ struct Kept {
 }
 
 impl Timeline {
-    /// Of lines that can be had again elsewhere.
+    /// A timeline whose lines can be read again elsewhere.
     pub fn new() -> Self {
         Self {
             stride: STRIDE,
@@ -78,7 +77,7 @@ impl Timeline {
         }
     }
 
-    /// Of lines that are only heard: the latest are kept here.
+    /// A timeline whose lines cannot be read again: the latest are kept here.
     pub fn keeping() -> Self {
         Self {
             kept: Some(Kept::default()),
@@ -126,7 +125,7 @@ impl Timeline {
             self.thinning = 1;
             self.stride *= 2;
         }
-        // Every other one goes, one with each that comes: a frame does not wait for all.
+        // Every other checkpoint is removed, one with each new one, so that a frame does not wait for all.
         if self.thinning > 0 {
             self.checkpoints.remove(self.thinning);
             self.thinning += 1;
@@ -136,7 +135,7 @@ impl Timeline {
         }
     }
 
-    /// Lets go of the oldest lines that are kept, up to a checkpoint, where there are too many.
+    /// Drops the oldest kept lines, up to a checkpoint, if there are too many.
     fn let_go(&mut self) {
         let Some(kept) = &mut self.kept else {
             return;
@@ -159,7 +158,7 @@ impl Timeline {
         }
     }
 
-    /// The state to be shown.
+    /// The state that is shown.
     pub fn state(&self) -> &RunModel {
         self.shown
             .as_ref()
@@ -184,7 +183,7 @@ impl Timeline {
         })
     }
 
-    /// Whether the newest moment is shown, and those that come will be.
+    /// Whether the newest moment is shown, now and when more come.
     pub fn is_newest(&self) -> bool {
         self.shown.is_none()
     }
@@ -210,12 +209,12 @@ impl Timeline {
         self.moments[place].decisions > 0
     }
 
-    /// Shows the newest moment, and those that come.
+    /// Shows the newest moment, now and when more come.
     pub fn follow(&mut self) {
         self.shown = None;
     }
 
-    /// Stays at the moment that is shown, whatever comes.
+    /// Stays at the moment that is shown, even when more come.
     pub fn hold(&mut self) {
         if self.shown.is_none() && !self.moments.is_empty() {
             let moment = self.dropped + self.moments.len() as u64 - 1;
@@ -223,8 +222,8 @@ impl Timeline {
         }
     }
 
-    /// Shows a moment, and stays there. Where its lines are not to be had any more, what is shown
-    /// stays; returns whether it could be.
+    /// Shows a moment, and stays there. If its lines are no longer available, the moment that is shown stays. Returns
+    /// whether the moment could be shown.
     pub fn show(&mut self, moment: usize, again: Again<'_>) -> bool {
         let Some(last) = self.moments.len().checked_sub(1) else {
             return false;
@@ -241,7 +240,7 @@ impl Timeline {
         let Some((folded, state)) = before.find(|&&(lines, _)| lines <= until) else {
             return false;
         };
-        // What is shown may be nearer than the checkpoint.
+        // The state that is shown may be nearer than the checkpoint.
         let span = *folded..=until;
         let (folded, mut state) = match self.shown.take_if(|(_, lines, _)| span.contains(lines)) {
             Some((_, lines, state)) => (lines, state),

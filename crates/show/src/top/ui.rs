@@ -1,4 +1,4 @@
-//! What a person chose to see: which table, sorted and filtered how, which row, and what is open.
+//! What a person chose to see: which table, how it is sorted and filtered, which row, and what is open.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ pub enum Tab {
     Processes,
     /// The table of threads, of one process or of all.
     Threads,
-    /// From node to node.
+    /// The heat map, from node to node.
     Heat,
-    /// What was decided, latest first.
+    /// The decisions, latest first.
     Decisions,
 }
 
 impl Tab {
-    /// All, in the order of their numbers.
+    /// All tabs, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Processes, Self::Threads, Self::Heat, Self::Decisions];
 
-    /// What it is called.
+    /// Its title.
     pub fn title(self) -> &'static str {
         ["Processes", "Threads", "Heat map", "Decisions"][self.place()]
     }
@@ -57,11 +57,11 @@ pub enum Open {
     Help,
     /// A decision: its reason, its alternative, its outcome.
     Decision(Arc<Decision>),
-    /// A thread, with what was decided about it.
+    /// A thread, with the decisions about it.
     Thread(ThreadId),
 }
 
-/// A row by what stays the same of it.
+/// The identity of a row, which stays the same wherever the row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowId {
     /// A process.
@@ -74,12 +74,12 @@ pub enum RowId {
     Node(usize),
 }
 
-/// Where a person is in a table.
+/// The position in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cursor {
-    /// The row, by what it is: it is followed wherever it is sorted to.
+    /// The row's identity: the cursor follows it wherever it is sorted to.
     pub row: Option<RowId>,
-    /// Where it is, or was when it went away.
+    /// The row's place, or its last place if it has gone.
     pub at: usize,
     /// The first row that is shown.
     pub top: usize,
@@ -90,7 +90,7 @@ pub struct Cursor {
 pub struct Sort {
     /// The column.
     pub column: Column,
-    /// Whether the other way round than the column usually is.
+    /// Whether the order is the reverse of the column's default.
     pub reversed: bool,
 }
 
@@ -101,13 +101,13 @@ pub struct Ui {
     pub tab: Tab,
     /// What lies over it.
     pub open: Open,
-    /// First line shown of what is open.
+    /// The first line that is shown of what is open.
     pub open_top: usize,
     /// The process whose threads are shown; `None` for all.
     pub within: Option<ProcessId>,
     /// What the tables of processes and of threads are sorted by.
     pub sorts: [Sort; 2],
-    /// Where one is in each of [`Tab::ALL`].
+    /// The position in each of [`Tab::ALL`].
     pub cursors: [Cursor; 4],
     /// Which rows are shown.
     pub filter: Filter,
@@ -143,7 +143,7 @@ impl Ui {
         self.sorts.get(self.tab.place()).copied()
     }
 
-    /// Where one is in the table that is shown.
+    /// The position in the table that is shown.
     pub fn cursor(&self) -> Cursor {
         self.cursors[self.tab.place()]
     }
@@ -172,7 +172,7 @@ pub fn order(ui: &Ui, state: &RunModel) -> Vec<u64> {
     }
 }
 
-/// What a decision is known by.
+/// The text of a decision that a filter searches.
 fn known(decision: &Decision) -> String {
     let pid = decision.process.map(|process| process.pid.to_string());
     format!(
@@ -216,7 +216,7 @@ fn compare(one: &SortKey, other: &SortKey, falls: bool) -> Ordering {
     if falls { ordering.reverse() } else { ordering }
 }
 
-/// What a row of a tab is, by its entry in [`order`].
+/// The identity of a tab's row, by its entry in [`order`].
 pub fn row_id(tab: Tab, state: &RunModel, entry: u64) -> Option<RowId> {
     let at = usize::try_from(entry).ok()?;
     let snapshot = state.snapshot();
@@ -246,8 +246,8 @@ pub(super) fn entry_of(state: &RunModel, row: RowId) -> Option<u64> {
     Some(at as u64)
 }
 
-/// Puts the cursor where its row is now, or where it was when that is gone, and has it be on the
-/// screen, of which `rows` show the table.
+/// Moves the cursor to where its row is now, or keeps its place if the row has gone, and scrolls so that it is on the
+/// screen; the table has `rows` rows there.
 pub(super) fn settle(cursor: &mut Cursor, state: &RunModel, tab: Tab, order: &[u64], rows: usize) {
     let entry = cursor.row.and_then(|row| entry_of(state, row));
     let found = entry.and_then(|entry| order.iter().position(|&other| other == entry));

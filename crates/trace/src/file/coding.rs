@@ -1,20 +1,20 @@
-//! How the events of a frame become bytes: each by what was foreseen of it.
+//! How the events of a frame become bytes: each is coded by how well it was predicted.
 //!
-//! A loop does the same accesses again and again, each a fixed step further. A trace says nothing
-//! of the instruction that made an access, but what the last few events looked like (their kinds,
-//! sizes and gaps) names the place in the program nearly as well. So for each event three guesses
-//! are made of its address, in the manner of value-predicting trace compressors (Burtscher, VPC3,
-//! 2005):
+//! A loop makes the same accesses again and again, each a fixed step further. A trace does not record the instruction
+//! that made an access, but the last few events (their kinds, sizes and gaps) identify the place in the program nearly
+//! as well. So the coder makes three guesses of each event's address, in the manner of value-predicting trace
+//! compressors (Burtscher, VPC3, 2005):
 //!
-//! * *rhythm*: the steps from one access to the next repeat: what came last after these three steps;
-//! * *near place*, *far place*: what was accessed when the last three (eight) events last looked
-//!   like now, plus the step between the last two accesses there.
+//! * *rhythm*: the steps from one access to the next repeat; the guess is the step that last followed these three
+//!   steps;
+//! * *near place*, *far place*: the address accessed when the last three (eight) events last looked as they do now,
+//!   plus the step between the last two accesses there.
 //!
-//! What is written is which guess was right, and only if none was, the distance from the nearest
-//! of four bases. In regular code this is one byte again and again, of which zstd leaves nearly
-//! nothing. Writer and reader keep the same [`Guesses`], so nothing of them is in the file.
+//! The coder writes which guess was right and, only if none was, the distance from the nearest of four bases. In
+//! regular code this is the same byte again and again, which zstd reduces to nearly nothing. Writer and reader keep the
+//! same [`Guesses`], so the file does not contain them.
 //!
-//! A frame's bytes are four columns, each of them alike in itself:
+//! A frame's bytes are four columns, each of similar bytes:
 //!
 //! | column | per event | holds |
 //! |---|---|---|
@@ -23,8 +23,8 @@
 //! | extra | as the shape says | size, then gap, little-endian |
 //! | distances | as the code says | `width` bytes little-endian, zigzag-coded distance from the base: 0 the previous access, 1 near place, 2 far place, 3 address 0 |
 //!
-//! preceded by the lengths of the last two, four bytes each. Sleeps and wakes have base 3 and leave
-//! the guesses of addresses alone.
+//! preceded by the lengths of the last two columns, four bytes each. Sleeps and wakes have base 3 and do not change the
+//! guesses of addresses.
 
 use crate::event::{Event, Kind};
 
@@ -50,17 +50,17 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The most bytes that an event takes before compression.
 const MOST_BYTES: usize = 2 + 5 + 8;
-/// Bytes after the columns that are read along with the last distance.
+/// Bytes after the columns that may be read together with the last distance.
 const SLACK: usize = 8;
 /// The lengths of two columns.
 const LENGTHS: usize = 8;
 
-/// The most bytes that the columns of so many events take.
+/// The most bytes that the columns of `events` events take.
 pub(super) const fn most_bytes(events: usize) -> usize {
     LENGTHS + events * MOST_BYTES
 }
 
-/// The last access at a place of the program.
+/// The last access at a place in the program.
 #[derive(Clone, Copy, Default)]
 struct Place {
     address: u64,
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// What is foreseen of the next access.
+/// The predictors of the next access.
 pub(super) struct Guesses {
     rhythm: Box<[u64; 1 << RHYTHM_BITS]>,
     near: Box<[Place; 1 << NEAR_BITS]>,
@@ -92,7 +92,7 @@ pub(super) struct Guesses {
     previous: u64,
 }
 
-/// Where in the tables the next access is looked up.
+/// Where the tables hold the guesses for the next access.
 #[derive(Clone, Copy)]
 struct Indices {
     rhythm: usize,
@@ -259,10 +259,10 @@ fn find(guesses: &Guesses, at: Indices, address: u64) -> (u8, u64) {
     (DISTANCE + 8 * best.0, best.1)
 }
 
-/// Reads columns back: appends the events that they hold. `bytes` is lengthened for its own ends.
+/// Reads columns back: appends the events that they hold. It lengthens `bytes` as a working buffer.
 ///
 /// # Errors
-/// What is wrong with the columns, when they are not those of `count` events.
+/// What is wrong with the columns, when they do not hold `count` events.
 pub(super) fn decode(
     guesses: &mut Guesses,
     count: usize,

@@ -1,7 +1,7 @@
 //! The plain bytes of a trace file: its start, the headers of its frames, its last bytes.
 //!
-//! All numbers are little-endian. Each of the three has a check sum of its own, so that a reader
-//! never believes a length that was not written.
+//! All numbers are little-endian. Each of the three has its own check sum, so that a reader never trusts a length that
+//! was not written.
 
 /// First bytes of a trace file.
 pub(super) const MAGIC: [u8; 8] = *b"NHTRACE\n";
@@ -10,10 +10,10 @@ const FRAME_MAGIC: [u8; 4] = *b"NHfr";
 /// First bytes of a finished file's last [`Trailer::BYTES`].
 const TRAILER_MAGIC: [u8; 8] = *b"NHTRend\n";
 
-/// Version of the format that is written, and the latest that is read.
+/// The format version that is written, and the latest that can be read.
 pub(super) const VERSION: u32 = 1;
 
-/// FNV-1a of 64 bits: any one changed byte changes it.
+/// FNV-1a of 64 bits: a change of any one byte changes it.
 pub(super) fn check_sum(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().copied().flatten();
     bytes.fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
@@ -106,7 +106,7 @@ pub(super) struct Header {
     pub(super) content: Content,
     /// Bytes of content that follow.
     pub(super) stored: u32,
-    /// Bytes of content once expanded; of an index the upper half of `stored`'s length instead.
+    /// Bytes of content once expanded; for an index, the upper 32 bits of the length in `stored` instead.
     pub(super) expanded: u32,
     pub(super) thread: u32,
     pub(super) events: u32,
@@ -121,7 +121,7 @@ impl Header {
 
     /// The header of plain content.
     ///
-    /// `content` may be longer than 32 bits tell only if it is an index.
+    /// Only an index may be longer than 32 bits can express.
     pub(super) fn plain(kind: Content, content: &[u8]) -> Self {
         Self {
             content: kind,
@@ -213,7 +213,7 @@ impl Trailer {
         bytes
     }
 
-    /// None when these are no such bytes.
+    /// `None` if the bytes are not a trailer.
     pub(super) fn read(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let is_one = bytes[..8] == TRAILER_MAGIC && double(bytes, 16) == check_sum(&[&bytes[..16]]);
         is_one.then(|| Self {

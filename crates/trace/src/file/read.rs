@@ -1,11 +1,11 @@
 //! Reading a trace: what is in it, one thread's events, or all of it in recorded order.
 //!
-//! A trace is never in memory as a whole: of each frame its header is kept, and readers hold the
-//! frame that they are at. Any number of readers may be at work on one trace at once.
+//! A trace is never in memory as a whole: it keeps the header of each frame, and each reader holds the frame that it is
+//! at. Any number of readers may read one trace at once.
 //!
-//! Damage of the file's structure (an end that is missing, a header that was changed) is found when
-//! it is opened, and what lies beyond is left out. Damage within a frame is found when that frame is
-//! read; [`Trace::check`] reads all frames once and then leaves out what lies beyond as well.
+//! Damage of the file's structure (an end that is missing, a header that was changed) is found when it is opened, and
+//! everything beyond is left out. Damage within a frame is found when that frame is read; [`Trace::check`] reads all
+//! frames once, and then leaves out everything beyond such damage as well.
 
 use std::fs::File;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub struct FrameInfo {
     pub time_ns: u64,
     /// Bytes that it takes in the file.
     pub bytes: u64,
-    /// Where it is, in bytes from the start of the file.
+    /// Its offset in bytes from the start of the file.
     pub at: u64,
     stored: u32,
     expanded: u32,
@@ -90,8 +90,8 @@ impl Trace {
     /// Opens a trace file.
     ///
     /// # Errors
-    /// When it cannot be read, or does not start as a trace does. A trace that is damaged further on
-    /// is opened: see [`Trace::damage`].
+    /// When the file cannot be read, or does not start like a trace. Damage further on is no error: see
+    /// [`Trace::damage`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::from_file(File::open(path).map_err(Error::open(path))?)
     }
@@ -134,7 +134,7 @@ impl Trace {
         &self.threads
     }
 
-    /// What the recorder said of the recording.
+    /// The recorder's description of the recording.
     pub const fn about(&self) -> &Map<String, Value> {
         &self.about
     }
@@ -160,13 +160,13 @@ impl Trace {
         frames.map(|frame| u64::from(frame.events)).sum()
     }
 
-    /// The damage beyond which nothing was read, as far as it is known.
+    /// The damage beyond which nothing is read, as far as it is known.
     pub const fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
 
-    /// Reads all events once, to find damage within frames. After that no reader meets any: what
-    /// lies beyond the first damaged frame is left out.
+    /// Reads all events once, to find damage within frames. Afterwards no reader meets damage: everything from the
+    /// first damaged frame on is left out.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -228,18 +228,17 @@ impl FrameReader {
         self.next = 0;
     }
 
-    /// Leaves out frames, up to the last.
+    /// Skips `frames` frames, or as many as are left.
     pub fn skip(&mut self, frames: usize) {
         self.next = self.next.saturating_add(frames).min(self.frames.len());
     }
 
-    /// Frames that were read or left out since the first.
+    /// Frames that were read or skipped so far.
     pub const fn frames_read(&self) -> usize {
         self.next
     }
 
-    /// Replaces `events` by those of the next frame, and says which it is. None, and no events,
-    /// after the last.
+    /// Replaces `events` by those of the next frame, and returns that frame; `None`, and no events, after the last.
     ///
     /// # Errors
     /// When the frame is damaged or cannot be read. Nothing follows it then.

@@ -1,5 +1,5 @@
-//! What is in a trace file, found when it is opened: from its index, or where that is missing or
-//! damaged by going from frame to frame up to the damage.
+//! Finds what is in a trace file when it is opened: from its index or, where that is missing or damaged, by going from
+//! frame to frame up to the damage.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ const LONGEST_ABOUT: u64 = 1 << 24;
 /// Bytes of one frame in the index: its offset and its header.
 const ENTRY_BYTES: usize = 8 + Header::BYTES;
 
-/// All of a trace but its events.
+/// Everything in a trace except its events.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) page_bytes: u64,
@@ -26,7 +26,7 @@ pub(super) struct Contents {
     pub(super) damage: Option<Damage>,
 }
 
-/// Why reading on is not possible: damage, which ends the trace, or an error of the system.
+/// Why reading cannot continue: damage, which ends the trace, or an error of the system.
 enum Stop {
     Damage(Damage),
     Error(Error),
@@ -126,7 +126,7 @@ impl Contents {
         }
     }
 
-    /// Takes note of a frame.
+    /// Adds a frame to the contents.
     fn add(&mut self, source: &Source, at: u64, header: &Header) -> Result<(), Stop> {
         let content_at = at + Header::BYTES as u64;
         let read = || {
@@ -199,7 +199,7 @@ impl Contents {
     }
 }
 
-/// Plain bytes; None where the file ends before.
+/// Reads plain bytes; `None` if the file ends before their end.
 fn plain(source: &Source, at: u64, length: u64) -> Result<Option<Vec<u8>>, Error> {
     if at
         .checked_add(length)
@@ -211,8 +211,8 @@ fn plain(source: &Source, at: u64, length: u64) -> Result<Option<Vec<u8>>, Error
     Ok(source.read(at, &mut bytes)?.then_some(bytes))
 }
 
-/// The frames that the index lists, from the first on without a gap; None where it is missing, damaged or
-/// cannot be read.
+/// The frames that the index lists, from the first on without a gap; `None` if the index is missing, damaged or
+/// unreadable.
 fn index(source: &Source, first: u64) -> Option<Vec<(u64, Header)>> {
     let trailer_at = source.length().checked_sub(Trailer::BYTES as u64)?;
     let trailer = plain(source, trailer_at, Trailer::BYTES as u64).ok()??;

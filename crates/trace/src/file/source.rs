@@ -1,4 +1,4 @@
-//! Where a trace's bytes come from: any number of readers at once read from any place.
+//! Where a trace's bytes come from. Any number of readers may read from any place at once.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ impl Source {
         }
     }
 
-    /// Fills `buffer` from byte `at` on. False when the trace ends before.
+    /// Fills `buffer` from byte `at` on. Returns false when the trace ends before the buffer is full.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -1,5 +1,5 @@
-//! Writing a trace, in two steps, so that many threads can write at once: an [`Encoder`] makes a
-//! frame, alone and without a lock; the one [`Writer`] appends it, which is a copy of some 100 KiB.
+//! Writing a trace, in two steps, so that many threads can write at once: an [`Encoder`] makes a frame, by itself and
+//! without a lock; the one [`Writer`] appends it, which copies some 100 KiB.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ pub struct Encoder {
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedFrame<'a> {
     pub(super) header: Header,
-    /// With its header.
+    /// The frame with its header.
     bytes: &'a [u8],
 }
 
@@ -118,8 +118,8 @@ impl std::fmt::Debug for Encoder {
 
 /// A trace file being written.
 ///
-/// What has been appended can be read whatever happens afterwards; [`Writer::finish`] adds the index.
-/// It writes in pieces of whole frames, so `W` needs no buffer of its own.
+/// Frames that have been appended can be read whatever happens afterwards; [`Writer::finish`] adds the index. The
+/// writer writes whole frames, so `W` needs no buffer of its own.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,
@@ -131,8 +131,8 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file. `page_bytes` is the size of the recorded machine's pages; `about` whatever is
-    /// to be known of the recording: command, machine, tool.
+    /// Starts a file. `page_bytes` is the size of the recorded machine's pages; `about` describes the recording:
+    /// command, machine, tool.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -150,7 +150,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a thread to the table and says its number in the trace. Names are cut after 255 bytes.
+    /// Adds a thread to the table and returns its number in the trace. Names are cut after 255 bytes.
     pub fn thread(&mut self, info: &ThreadInfo) -> u32 {
         let thread = self.threads;
         self.threads += 1;
@@ -158,7 +158,7 @@ impl<W: Write> Writer<W> {
         thread
     }
 
-    /// Says anew who a thread is, for instance once it has given itself a name.
+    /// Replaces a thread's entry in the table, for instance once the thread has given itself a name.
     ///
     /// # Panics
     /// When the table has no such thread.
@@ -172,10 +172,10 @@ impl<W: Write> Writer<W> {
         self.pending.extend_from_slice(name);
     }
 
-    /// Appends a frame. Frames of one thread must come in its own order.
+    /// Appends a frame. The frames of one thread must come in that thread's order.
     ///
     /// # Errors
-    /// When it cannot be written, or its thread was never added.
+    /// When the frame cannot be written, or its thread was never added.
     pub fn append(&mut self, frame: EncodedFrame<'_>) -> Result<(), Error> {
         if frame.header.thread >= self.threads {
             return Err(Error::UnknownThread {
@@ -187,7 +187,7 @@ impl<W: Write> Writer<W> {
         self.put_frame(&frame.header, &[frame.bytes])
     }
 
-    /// Adds to what is known of the recording; a key that is there already gets the new value.
+    /// Adds to the description of the recording; an existing key gets the new value.
     ///
     /// # Errors
     /// When it cannot be written.

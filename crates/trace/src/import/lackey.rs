@@ -20,13 +20,13 @@ use super::{Imported, decimal, each_line, hexadecimal};
 use crate::error::Error;
 use crate::event::{Event, Kind};
 
-/// The most bytes that one access is believed to have; an `xsave` has some 10 KiB.
+/// The largest access that is accepted, in bytes; an `xsave` has some 10 KiB.
 const LARGEST: u64 = 64 << 10;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Parsed {
-    /// What is done at the address; nothing for the instruction itself.
+    /// The accesses at the address; none for the instruction itself.
     kinds: &'static [Kind],
     address: u64,
     size: u64,
@@ -56,7 +56,7 @@ fn parse(line: &[u8]) -> Option<Parsed> {
     (1..=LARGEST).contains(&parsed.size).then_some(parsed)
 }
 
-/// What valgrind says of itself: its process, and the rest of the line.
+/// A message of valgrind's: its process, and the rest of the line.
 fn chatter(line: &[u8]) -> Option<(u32, &[u8])> {
     let rest = line.strip_prefix(b"==")?;
     let end = rest.windows(2).position(|two| two == b"==")?;
@@ -67,7 +67,7 @@ fn chatter(line: &[u8]) -> Option<(u32, &[u8])> {
 /// Reads all lines.
 ///
 /// # Errors
-/// When the text cannot be read or the trace not be written.
+/// When the text cannot be read or the trace cannot be written.
 pub(super) fn read<W: Write>(
     text: &mut impl BufRead,
     sink: &mut Sink<'_, W>,
@@ -117,7 +117,7 @@ fn name_of(command: &[u8]) -> String {
     String::from_utf8_lossy(file.unwrap_or(command)).into_owned()
 }
 
-/// An access as one, or in parts where it has more bytes than an event says.
+/// An access as a whole, or in parts if it has more bytes than an event can hold.
 fn parts(address: u64, size: u64) -> impl Iterator<Item = (u64, u8)> {
     let most = if size > u64::from(u8::MAX) { 64 } else { size };
     (0..size)

@@ -1,18 +1,18 @@
 //! The text of `perf script` for samples that have data addresses.
 //!
-//! What is asked for is `perf script -F comm,pid,tid,time,period,event,addr`, and more is welcome
-//! (`cpu`, `data_src`, `ip`, `sym`):
+//! The expected text is that of `perf script -F comm,pid,tid,time,period,event,addr`; more fields are allowed (`cpu`,
+//! `data_src`, `ip`, `sym`):
 //!
 //! ```text
 //! cg.x 4711/4713 [002] 22940.851418:  4000  cpu/mem-loads,ldlat=30/P:  7f39975a9b70 |OP LOAD|...
 //! name process/thread [CPU] time:  period  event:  address  what the sample was
 //! ```
 //!
-//! perf keeps this order and leaves out what was not asked for; here name, process, CPU, time and
-//! period may be missing. A sample is a store when its data source or its event's name says so.
-//! An address of 0, or a line whose first number after the event is followed by a symbol (the
-//! instruction's address, as `perf script` prints without `-F`), is a sample without an address.
-//! Samples count no instructions: each stands for one, of one byte.
+//! perf keeps this order and leaves out what was not asked for; here name, process, CPU, time and period may be
+//! missing. A sample is a store when its data source or its event's name says so. An address of 0, or a line whose
+//! first number after the event is followed by a symbol (the instruction's address, as `perf script` prints without
+//! `-F`), is a sample without an address. Samples do not count instructions: each becomes one instruction with one
+//! access of one byte.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -30,7 +30,7 @@ struct Sample<'a> {
     time_ns: Option<u64>,
     period: Option<u64>,
     event: &'a [u8],
-    /// None when the sample is of no access to memory.
+    /// `None` if the sample is not of an access to memory.
     address: Option<u64>,
     is_store: bool,
 }
@@ -40,7 +40,7 @@ pub(super) fn is_line(line: &[u8]) -> bool {
     parse(line).is_some()
 }
 
-/// The words of a line, each with where it starts.
+/// The words of a line, each with the place where it starts.
 fn words(line: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     line.split(|byte| byte.is_ascii_whitespace())
@@ -55,7 +55,7 @@ fn words(line: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 fn parse(line: &[u8]) -> Option<Sample<'_>> {
     let words: Vec<_> = words(line).collect();
     let is_event = |word: &[u8]| word.len() > 1 && word.ends_with(b":") && seconds(word).is_none();
-    // A name may hold anything: the event is the first word that looks like one with a thread before.
+    // A name may hold anything: the event is the first word that looks like an event and has a thread before it.
     let (at, head) = words.iter().enumerate().find_map(|(at, (_, word))| {
         let head = is_event(word).then(|| head(line, &words[..at]))?;
         Some((at, head?))
@@ -84,7 +84,7 @@ fn head<'a>(line: &'a [u8], words: &[(usize, &'a [u8])]) -> Option<Sample<'a>> {
     let before: Vec<_> = before.iter().filter(|(_, word)| !is_cpu(word)).collect();
     let thread = |(start, word): &(usize, &'a [u8])| Some((*start, ids(word)?));
     let (start, (process, tid)) = match before[..] {
-        // Without a time, of two numbers the second is the period.
+        // Without a time, the second of two numbers is the period.
         [.., first, second] if time.is_none() && thread(first).is_some() => {
             match decimal(second.1) {
                 Some(number) => {
@@ -141,7 +141,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 /// Reads all lines.
 ///
 /// # Errors
-/// When the text cannot be read or the trace not be written.
+/// When the text cannot be read or the trace cannot be written.
 pub(super) fn read<W: Write>(
     text: &mut impl BufRead,
     sink: &mut Sink<'_, W>,

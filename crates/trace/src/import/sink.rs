@@ -1,4 +1,4 @@
-//! Where readers of text put what they find: events of threads, gathered into frames.
+//! The sink of the text readers: gathers the events of threads into frames.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::event::{Event, ThreadInfo};
 use crate::file::{Encoder, FRAME_EVENTS, Writer};
 
-/// Events of all threads that wait for their frames to fill; more would take too much memory.
+/// The most events of all threads that may wait for their frames to fill; more would take too much memory.
 const MOST_WAITING: usize = 1 << 22;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Sink<'a, W: Write> {
     events: u64,
 }
 
-/// What was found of a thread and is not in a frame yet.
+/// A thread and its events that are not in a frame yet.
 #[derive(Debug)]
 struct Waiting {
     info: ThreadInfo,
@@ -40,8 +40,7 @@ impl<'a, W: Write> Sink<'a, W> {
         }
     }
 
-    /// The number of a thread, which is added where it is new. A thread that has another name than
-    /// before has the new one from then on.
+    /// The number of a thread, which is added if it is new. A thread that has changed its name gets the new one.
     pub(super) fn thread(&mut self, process: u32, tid: u32, name: &str) -> u32 {
         if let Some(&number) = self.numbers.get(&(process, tid)) {
             let known = &mut self.threads[number as usize].info;
@@ -66,7 +65,7 @@ impl<'a, W: Write> Sink<'a, W> {
         number
     }
 
-    /// Adds an event of a thread that [`Sink::thread`] has named, `instructions` after its last.
+    /// Adds an event of a thread that [`Sink::thread`] has named, `instructions` after the thread's last event.
     ///
     /// # Errors
     /// When a full frame cannot be written.
@@ -91,7 +90,7 @@ impl<'a, W: Write> Sink<'a, W> {
         Ok(())
     }
 
-    /// Writes what still waits, and says how many events there were.
+    /// Writes the remaining events, and returns the number of all events.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! What one strategy with one K saves one thread at one rate of sampling.
+//! Evaluates what one strategy with one K saves for one thread at one rate of sampling.
 
 use rand::seq::index;
 use rand::{Rng, SeedableRng};
@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::Strategy;
 use super::misses::{AddressSpace, OfThread, Run};
 
-/// Which of a thread's accesses are looked at.
+/// Which of a thread's accesses are sampled.
 #[derive(Debug)]
 pub(super) enum Samples {
     All,
@@ -16,7 +16,7 @@ pub(super) enum Samples {
 }
 
 impl Samples {
-    /// One of each `one_in` successive accesses, at an evenly drawn place.
+    /// One of each `one_in` successive accesses, at a place drawn uniformly.
     pub(super) fn draw(accesses: u64, one_in: u64, seed: u64) -> Self {
         if one_in == 1 {
             return Self::All;
@@ -107,7 +107,7 @@ impl<'a> Moved<'a> {
         match strategy {
             Strategy::SequentialForward => self.put_from(page, pages),
             Strategy::SequentialForwardBackward => {
-                // What would lie below address 0 is left out.
+                // Pages below address 0 are left out.
                 let before = (pages / 2).min(page);
                 self.put_from(page - before, pages - pages / 2 + before);
             }
@@ -115,7 +115,7 @@ impl<'a> Moved<'a> {
                 self.put(place);
                 let others = (pages - 1).min(self.pages.len() as u64 - 1);
                 for other in index::sample(random, self.pages.len() - 1, others as usize) {
-                    // All but the page itself.
+                    // Skips the page itself.
                     self.put(other + usize::from(other >= place));
                 }
             }
@@ -128,7 +128,7 @@ impl<'a> Moved<'a> {
         self.left -= u64::from(!was_moved);
     }
 
-    /// Moves what the process touches of `count` pages from `first` on.
+    /// Moves those of the `count` pages from `first` on that the process touches.
     fn put_from(&mut self, first: u64, count: u64) {
         let last = first.saturating_add(count - 1);
         let start = self.pages.partition_point(|&page| page < first);
@@ -138,7 +138,7 @@ impl<'a> Moved<'a> {
         }
     }
 
-    /// Moves a page and what the process touches of those after it, `step` pages apart.
+    /// Moves a page and those of the following pages, `step` pages apart, that the process touches.
     fn put_steps(&mut self, place: usize, step: i32, count: u64) {
         self.put(place);
         if step == 0 {
@@ -147,7 +147,7 @@ impl<'a> Moved<'a> {
         let distance = u64::from(step.unsigned_abs());
         let (mut place, mut page) = (place, self.pages[place]);
         for _ in 1..count {
-            // Places are ascending and so are pages: none is more places away than pages.
+            // Places and pages both ascend: a page is at most as many places away as pages.
             let within = usize::try_from(distance).unwrap_or(usize::MAX);
             if step > 0 {
                 let Some(next) = page.checked_add(distance) else {

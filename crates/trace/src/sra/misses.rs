@@ -12,10 +12,10 @@ use crate::file::Trace;
 use crate::pages::PageNumbers;
 use crate::turns::Turns;
 
-/// Bytes of memory that a trace may touch: 4 TiB. The hardware model keeps some bytes for each part
-/// of the memory that there might be.
+/// Bytes of memory that a trace may touch: 4 TiB. The hardware model keeps some bytes for each part of the memory that
+/// might exist.
 const MOST_MEMORY: u64 = 1 << 42;
-/// The most pages that one event touches: 255 bytes, pages of a line.
+/// The most pages that one event touches: 255 bytes, where a page is as small as a line.
 const MOST_PAGES_OF_EVENT: u64 = 6;
 
 /// What reaches memory.
@@ -33,10 +33,10 @@ pub(super) struct Misses {
 /// One thread's accesses to memory.
 #[derive(Debug)]
 pub(super) struct OfThread {
-    /// Place of its process.
+    /// Index of its process.
     pub(super) process: usize,
     pub(super) count: u64,
-    /// Different pages among them.
+    /// How many different pages they touch.
     pub(super) pages: u64,
     pub(super) runs: Vec<Run>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Run {
     /// Place of the page in its [`AddressSpace`].
     pub(super) page: u32,
     pub(super) count: u32,
-    /// Distance in pages at which the thread was going on when the run began; 0 for none.
+    /// Distance in pages between the thread's accesses when the run began; 0 if there was no pattern.
     pub(super) step: i32,
 }
 
@@ -238,7 +238,7 @@ impl OfThread {
     }
 }
 
-/// Renames pages from their numbers to their places among the process's pages in order.
+/// Replaces the numbers of pages by their places among the process's pages in ascending order.
 fn in_order_of_addresses(
     mut threads: Vec<OfThread>,
     processes: &[Process],

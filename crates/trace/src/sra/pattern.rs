@@ -1,15 +1,15 @@
 //! The distance at which a thread goes from page to page, found as a stride prefetcher finds it.
 //!
-//! The paper says: by monitoring previous accesses "similarly to how hardware pre-fetchers do". Ours
-//! watches all accesses of the thread that reach memory, as such hardware would, whether sampled or
-//! not. It follows up to [`STREAMS`] streams. A page that is accessed belongs to the stream whose
-//! expected next page it is, else to the one whose last page is nearest, within [`REACH`] pages;
-//! else it starts a stream in the place of the one that was silent the longest. A stream's step is
-//! the distance of its last two pages, and is believed once it came [`SURE`] times in a row.
+//! The paper says: by monitoring previous accesses "similarly to how hardware pre-fetchers do". This one watches all
+//! accesses of the thread that reach memory, as such hardware would, whether sampled or not. It follows up to
+//! [`STREAMS`] streams. A page that is accessed belongs to the stream that expects it next; otherwise to the stream
+//! whose last page is nearest, within [`REACH`] pages; otherwise it starts a new stream, which replaces the one that
+//! was silent the longest. A stream's step is the distance between its last two pages; it is trusted once it has been
+//! repeated [`SURE`] times in a row.
 
 /// Streams followed at a time: as many as common prefetchers do.
 const STREAMS: usize = 16;
-/// Pages by which a stream may step.
+/// The most pages by which a stream may step.
 const REACH: u64 = 64;
 /// Times that a step must be repeated.
 const SURE: u32 = 2;
@@ -21,15 +21,15 @@ struct Stream {
     repeated: u32,
 }
 
-/// The streams of one thread, the one that was heard of last first.
+/// The streams of one thread, the most recent first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     streams: Vec<Stream>,
 }
 
 impl Patterns {
-    /// Tells of an access to a page, another than the last one; says at what distance in pages its
-    /// stream goes on, or 0.
+    /// Records an access to a page other than the last one; returns the distance in pages to its stream's next page, or
+    /// 0 if that is not known.
     pub(super) fn see(&mut self, page: u64) -> i32 {
         let is_next =
             |stream: &Stream| stream.last.wrapping_add_signed(i64::from(stream.step)) == page;
@@ -63,7 +63,7 @@ impl Patterns {
 
 impl Stream {
     fn went_to(self, page: u64) -> Self {
-        // At most REACH away, unless it is where the step led before.
+        // At most REACH away, unless it is the page that the stream expected.
         let step = page.wrapping_sub(self.last).cast_signed() as i32;
         let (step, repeated) = match step {
             // A page again: nothing new.

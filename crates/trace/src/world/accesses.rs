@@ -1,6 +1,6 @@
-//! What an access does: its page is found (or made), translated, and its line got.
+//! What an access does: finds (or makes) its page, translates the address, and fetches the line.
 //!
-//! This is the path that nearly all of a run's time goes into. What is rare is out of line.
+//! Nearly all of a run's time goes into this path. Rare cases are out of line.
 
 use numaherd_hardware::{Access, Config, Detail, Fetch, Fill, Machine, Notification};
 use numaherd_topology::{CpuId, NodeId};
@@ -16,7 +16,7 @@ use super::threads::Process;
 use super::unit::Unit;
 use crate::{Event, Kind};
 
-/// Which accesses are handed out as samples.
+/// Which accesses become samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sampled {
     #[default]
@@ -25,12 +25,12 @@ pub(super) enum Sampled {
     HintFaults,
 }
 
-/// Whose access it is.
+/// The thread that makes an access, and where.
 #[derive(Clone, Copy)]
 pub(super) struct Who {
     pub(super) thread: ThreadId,
     pub(super) process: ProcessId,
-    /// Its process's place.
+    /// The index of its process.
     pub(super) place: u32,
     pub(super) core: usize,
     pub(super) cpu: CpuId,
@@ -39,35 +39,35 @@ pub(super) struct Who {
 /// Why no further event was played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// They are over.
+    /// All of them were played, or the last one fetched a line; for a whole thread: it has no more events.
     Over,
     /// The thread sleeps.
     Sleep,
-    /// The thread wakes that one.
+    /// The thread wakes the thread of this number.
     Wake(u64),
 }
 
-/// What came of playing events.
+/// The result of playing events.
 pub(super) struct Played {
     pub(super) events: usize,
     pub(super) stop: Stop,
-    /// The line that the last of them had to be fetched.
+    /// The fetch that the last of them caused.
     pub(super) fetched: Option<Fetch>,
 }
 
-/// The memory of the machine and all that watches it.
+/// The machine's memory and everything that watches it.
 pub(super) struct Memory {
     pub(super) machine: Machine,
     pub(super) pages: PageTable,
     pub(super) unit: Option<Unit>,
     pub(super) options: Options,
     pub(super) new_pages: NewPages,
-    /// Places of the nodes that have memory, the nearest first, as seen from each node.
+    /// For each node, the indices of the nodes that have memory, the nearest first.
     pub(super) nearest: Vec<Vec<usize>>,
     pub(super) nodes: Vec<NodeId>,
     pub(super) random: Xoshiro256PlusPlus,
     pub(super) processes: Vec<Process>,
-    /// Whether what is seen now is wanted.
+    /// Whether samples and notices are wanted now.
     pub(super) listening: bool,
     pub(super) sampled: Sampled,
     pub(super) samples: Vec<Sample>,
@@ -124,8 +124,8 @@ impl Memory {
         self.machine.config()
     }
 
-    /// Plays events of a thread on its core, up to the first that is no access or needs a line from
-    /// beyond the last-level cache: that takes long, so that it may be another core's turn.
+    /// Plays events of a thread on its core, up to the first sleep or wake, or the first access that needs a line from
+    /// beyond the last-level cache: that takes so long that it may be another core's turn.
     pub(super) fn play(&mut self, core: &mut CoreState, who: &Who, events: &[Event]) -> Played {
         let mut played = Played {
             events: events.len(),
@@ -147,7 +147,7 @@ impl Memory {
             let mut fetched = self.access(core, who, event.address, is_store);
             let last = event.address.wrapping_add(u64::from(event.bytes) - 1);
             if (event.address ^ last) >> self.line_shift != 0 {
-                // What lies across two lines is an access to each.
+                // An access that crosses into a second line is an access to each.
                 let start = last >> self.line_shift << self.line_shift;
                 fetched = self.access(core, who, start, is_store).or(fetched);
             }
@@ -196,8 +196,8 @@ impl Memory {
         core.core.access(&self.machine, access, detail)?.fetch
     }
 
-    /// Has a core remember a page, which is made if it is touched for the first time, and faults if
-    /// it is marked. False when there is no memory for it.
+    /// Makes a core remember a page. A page that is touched for the first time is made; a marked page faults. Returns
+    /// false when there is no memory for the page.
     #[cold]
     #[inline(never)]
     fn remember(
@@ -237,15 +237,15 @@ impl Memory {
         true
     }
 
-    /// Gives a page its place: where it is given, or by the rule of new pages; the nearest to there
-    /// with room.
+    /// Places a new page on the node that is given for it, or by the rule of new pages; if that node is full, on the
+    /// nearest with room.
     fn touch(&mut self, core: &mut CoreState, who: &Who, number: u64) -> Option<usize> {
         let given = &self.options.start.nodes;
         let given = (!given.is_empty())
             .then(|| given.get(&(who.process.pid, number)))
             .flatten()
             .and_then(|node| self.nodes.iter().position(|own| own == node));
-        // The same list from wherever it is asked.
+        // The same list for every core.
         let with_memory = &self.nearest[0];
         let node = given.unwrap_or_else(|| match self.new_pages {
             NewPages::FirstTouch => core.node,
@@ -289,8 +289,8 @@ impl Memory {
         }
     }
 
-    /// Makes the unit's pass over infrequently evicted pages. Whose translations they are is not
-    /// told; a notice names the thread that `running` says of the node's cores.
+    /// Makes the unit's pass over infrequently evicted pages. The unit does not say whose translations they are; a
+    /// notice names the thread that `thread_on` gives for the node.
     pub(super) fn pass(&mut self, now_ps: u64, thread_on: impl Fn(usize) -> Option<ThreadId>) {
         let Some(unit) = &mut self.unit else {
             return;
@@ -347,7 +347,7 @@ impl Memory {
         (sample.source, sample.latency) = (source, latency);
     }
 
-    /// Records a sample of an access (its address, whether it stores) of which neither source nor latency is known.
+    /// Records a sample of an access (its address, whether it stores) with unknown source and latency.
     fn sample(
         &mut self,
         who: &Who,

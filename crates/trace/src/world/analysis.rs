@@ -1,9 +1,9 @@
-//! What a whole trace says of its pages and threads, without any machine: the oracle's knowledge.
+//! What a whole trace says about its pages and threads, without any machine: the oracle's knowledge.
 //!
-//! Every access counts, in one pass. How much two threads communicate is, as in the paper's oracle
-//! (IPM §5.2, after Barrow-Williams, Fensch and Moore, 2009), told from the data that both use. Our
-//! measure: for each page, the smaller of the two threads' accesses to it, summed over pages. So a
-//! page that one thread uses all the time and the other once counts once.
+//! Every access counts, in one pass. As in the paper's oracle (IPM §5.2, after Barrow-Williams, Fensch and Moore,
+//! 2009), the data that two threads share tells how much they communicate. Our measure: for each page, the smaller of
+//! the two threads' numbers of accesses, summed over pages. So a page that one thread uses all the time and the other
+//! once counts once.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct PageUse {
     pub process: u32,
     /// Its number: virtual address / bytes of a page.
     pub page: u64,
-    /// Threads by their numbers in the trace, ascending, with their accesses.
+    /// Threads by their numbers in the trace, ascending, each with its number of accesses.
     pub by_thread: Vec<(u32, u64)>,
 }
 
@@ -29,7 +29,7 @@ pub struct PageUse {
 pub struct Judgement {
     /// Pages that placed threads use.
     pub pages: u64,
-    /// Of these, pages on a node from which no fewer accesses come than from any other.
+    /// Of these, pages on a node that no other node exceeds in accesses to the page.
     pub right: u64,
     /// Accesses of placed threads.
     pub accesses: u64,
@@ -37,27 +37,27 @@ pub struct Judgement {
     pub local_accesses: u64,
 }
 
-/// What of a trace is played only once: the set-up, and the threads that did next to nothing. Empty where all is
-/// played again.
+/// The part of a trace that is played only once: the set-up, and the threads that did next to nothing. Empty if
+/// everything is played again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SetUp {
     pub(super) releases: Vec<Option<Release>>,
 }
 
 impl SetUp {
-    /// Whether the trace tells where set-up ends.
+    /// Whether the trace shows where set-up ends.
     pub fn is_known(&self) -> bool {
         !self.releases.is_empty()
     }
 
-    /// When the last thread was released, in modelled s; 0 where that is not known.
+    /// When the last thread was released, in modelled seconds; 0 if that is not known.
     pub fn seconds(&self) -> f64 {
         let times = self.releases.iter().flatten();
         let last = times.map(|release| release.time_ps).max();
         last.unwrap_or(0) as f64 * 1e-12
     }
 
-    /// Whole frames of a thread that belong to it, and events of the next.
+    /// Whole frames of a thread that belong to the set-up, and events of the next frame.
     fn of(&self, thread: usize) -> (usize, usize) {
         match self.releases.get(thread) {
             Some(Some(release)) => release.place(),
@@ -67,7 +67,7 @@ impl SetUp {
     }
 }
 
-/// What a whole trace says of its pages and threads.
+/// What a whole trace says about its pages and threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
     /// Bytes of a page.
@@ -85,7 +85,7 @@ impl Analysis {
     /// the first.
     ///
     /// # Errors
-    /// When the trace cannot be read. What is damaged is read up to the damage, which is no error.
+    /// When the trace cannot be read. Damage is no error: the trace is read up to it.
     ///
     /// # Panics
     /// When `page_bytes` is not a power of two.
@@ -93,7 +93,7 @@ impl Analysis {
         Self::after(trace, page_bytes, &SetUp::default())
     }
 
-    /// The same of what is played again in each loop: without the set-up, where the trace has one.
+    /// The same for the part that is played again in each loop: without the set-up, if the trace has one.
     ///
     /// # Errors
     /// As [`Analysis::of`].
@@ -110,7 +110,7 @@ impl Analysis {
         let readers = threads.iter().zip(trace.all_threads());
         for (number, (info, mut reader)) in readers.enumerate() {
             let mut own: HashMap<u64, u64> = HashMap::new();
-            // Most accesses are to a page used of late.
+            // Most accesses are to a recently used page.
             let mut recent = [(u64::MAX, 0u64); 64];
             let (frames, mut before) = set_up.of(number);
             reader.skip(frames);
@@ -157,9 +157,9 @@ impl Analysis {
         })
     }
 
-    /// How good a placement of threads and pages is, by the whole trace: which pages are on the node
-    /// whose threads make most accesses to them, threads being where they are placed. Accesses of
-    /// threads that are placed nowhere do not count, nor do pages that only they use.
+    /// Judges a placement of threads and pages by the whole trace: counts the pages that are on the node whose threads
+    /// access them most, with the threads where they are placed. Accesses of threads without a place do not count, nor
+    /// do pages that only they use.
     pub fn judge(&self, placement: &Start, topology: &Topology) -> Judgement {
         let mut judgement = Judgement::default();
         for used in &self.pages {
@@ -192,8 +192,7 @@ impl Analysis {
         judgement
     }
 
-    /// How much each pair of threads communicates: a square, the same either way round, with 0 for a
-    /// thread and itself.
+    /// How much each pair of threads communicates: a symmetric square matrix by thread number, with 0 on the diagonal.
     pub fn communication(&self) -> Vec<Vec<u64>> {
         let threads = self.threads.len();
         let mut all = vec![vec![0u64; threads]; threads];

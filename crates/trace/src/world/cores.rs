@@ -1,8 +1,7 @@
-//! A core as the engine runs it: its hardware, its clock, its queue of threads, and the pages that it
-//! used last, so that an access seldom asks the page table.
+//! A core as the engine runs it: its hardware, its clock, its queue of threads, and the pages that it used last, so
+//! that an access seldom needs the page table.
 //!
-//! A remembered page also counts the accesses made to it, which the page table learns when the
-//! page is forgotten.
+//! A remembered page also counts its accesses; the page table receives the count when the page is forgotten.
 
 use std::collections::VecDeque;
 
@@ -21,7 +20,7 @@ const NO_PAGE: u64 = u64::MAX;
 pub(super) struct Slot {
     /// Its virtual page number, in the address space of the process that runs.
     pub(super) number: u64,
-    /// What TLBs know it by.
+    /// Its identity in the TLBs.
     pub(super) tlb: TlbPage,
     /// Physical address of its first byte.
     pub(super) frame: u64,
@@ -31,9 +30,9 @@ pub(super) struct Slot {
 
 pub(super) struct CoreState {
     pub(super) core: Core,
-    /// Its node's place.
+    /// The index of its node.
     pub(super) node: usize,
-    /// Instructions it has executed, of all threads.
+    /// Instructions that it has executed, of all threads.
     pub(super) executed: u64,
     /// Its time when it was last asked for, in picoseconds.
     pub(super) time_ps: u64,
@@ -41,7 +40,7 @@ pub(super) struct CoreState {
     pub(super) running: Option<usize>,
     /// The threads that wait for it.
     pub(super) queue: VecDeque<usize>,
-    /// Until when the running thread may run while others wait.
+    /// When the running thread must give way if others wait, in picoseconds.
     pub(super) slice_end_ps: u64,
     /// Whether its TLBs were emptied since it went idle.
     pub(super) is_emptied: bool,
@@ -80,20 +79,20 @@ impl CoreState {
         usize::from(self.running.is_some()) + self.queue.len()
     }
 
-    /// Asks for its time.
+    /// Updates its time, and returns it.
     #[inline]
     pub(super) fn tell_time(&mut self) -> u64 {
         self.time_ps = self.core.now_ps(self.executed);
         self.time_ps
     }
 
-    /// Does nothing until then.
+    /// Idles until that time.
     pub(super) fn idle_until(&mut self, time_ps: u64) {
         self.core.idle_until(self.executed, time_ps);
         self.tell_time();
     }
 
-    /// Does something else for so long.
+    /// Spends that time on something other than the program.
     pub(super) fn hold(&mut self, ps: u64) {
         if ps > 0 {
             self.core.hold(self.executed, ps);
@@ -101,7 +100,7 @@ impl CoreState {
         }
     }
 
-    /// Where a page is remembered, if it is.
+    /// The slot in which a page is remembered, if it is.
     #[inline]
     pub(super) fn slot(&mut self, number: u64) -> &mut Slot {
         &mut self.slots[number as usize % SLOTS]
@@ -137,7 +136,7 @@ impl CoreState {
         }
     }
 
-    /// Tells the page table of accesses so far, and forgets nothing.
+    /// Passes the accesses so far to the page table, without forgetting pages.
     pub(super) fn recount(&mut self, pages: &mut PageTable) {
         for slot in self.slots.iter_mut().filter(|slot| slot.number != NO_PAGE) {
             let accesses = std::mem::take(&mut slot.accesses);
@@ -145,7 +144,7 @@ impl CoreState {
         }
     }
 
-    /// Has the pages of another process from now on.
+    /// Switches to the pages of a process.
     pub(super) fn enter(&mut self, pages: &mut PageTable, process: u32) {
         if self.process != process {
             self.forget_all(pages);

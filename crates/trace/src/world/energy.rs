@@ -33,13 +33,13 @@ pub struct Energy {
     pub core_dynamic_j: f64,
     /// Static power of all cores, for as long as the run took.
     pub core_static_j: f64,
-    /// All of these.
+    /// The sum of these.
     pub total_j: f64,
-    /// All, for each instruction, in nJ; 0 without any.
+    /// Total energy per instruction, in nJ; 0 without instructions.
     pub per_instruction_nj: f64,
 }
 
-/// What a run did, as far as it costs energy.
+/// What a run did that costs energy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     /// Bytes to and from memory.
@@ -64,7 +64,7 @@ impl Energy {
         )
     }
 
-    /// What was spent since it had come to `earlier`, on so many instructions.
+    /// The energy spent since `earlier`, on that many instructions.
     pub(super) fn since(&self, earlier: &Self, instructions: u64) -> Self {
         let parts = [
             self.dram_j - earlier.dram_j,

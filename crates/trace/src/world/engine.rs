@@ -1,8 +1,7 @@
-//! The engine: the core that is furthest behind goes on, until it is a quantum ahead of the next.
+//! The engine: the core that is furthest behind runs until it is a quantum ahead of the next.
 //!
-//! Cores share caches, controllers and pages in the order in which they are run, so they are kept
-//! close together in modelled time. A core that is alone, or all of whose fellows are idle, runs to
-//! the end of the step.
+//! Cores share caches, controllers and pages in the order in which they are run, so they are kept close together in
+//! modelled time. A core that is alone, or whose fellows are all idle, runs to the end of the step.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use super::threads::{Process, Release, State, Thread};
 use super::unit::Unit;
 use crate::{Error, Trace};
 
-/// Events that are played before a core's time is looked at again.
+/// Events that are played before a core's time is checked again.
 const AT_A_TIME: usize = 32;
 
 pub struct Engine {
@@ -37,31 +36,31 @@ pub struct Engine {
     pub(super) all_cpus: Arc<CpuSet>,
     /// The loop's time in ns.
     pub(super) clock_ns: u64,
-    /// Modelled time in picoseconds up to which all is played.
+    /// Modelled time in picoseconds up to which everything is played.
     pub(super) now_ps: u64,
     /// Loops that have begun.
     pub(super) loops: u32,
-    /// What the first loop came to; None while it lasts.
+    /// The figures of the first loop; `None` while it lasts.
     pub(super) first_loop: Option<Box<Figures>>,
-    /// Which thread last woke another again that it had made, and how often it had slept before, in the first loop.
+    /// In the first loop: the thread that last woke again a thread that it had made, and how often it had slept before.
     pub(super) release: Option<(usize, u64)>,
     pub(super) is_over: bool,
     /// When idle cores next look for work elsewhere.
     pub(super) next_tick_ps: u64,
     /// Threads that wait for a core, in all queues.
     pub(super) waiting: usize,
-    /// What ties in where threads begin are broken by.
+    /// Breaks ties in where threads begin.
     pub(super) random: Xoshiro256PlusPlus,
     pub(super) done: Happened,
     quantum_ps: u64,
 }
 
-/// What happened so far, beside what the hardware counts.
+/// What has happened so far, besides what the hardware counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Happened {
     pub(super) thread_moves: u64,
     pub(super) pages_not_moved: u64,
-    /// Sleeps that nobody but someone outside the trace can have ended.
+    /// Sleeps that only someone outside the trace can have ended.
     pub(super) released: u64,
     /// Why threads' events broke off.
     pub(super) failures: Vec<String>,
@@ -95,7 +94,7 @@ impl Engine {
         let pages = PageTable::new(hardware.page_bytes(), &hardware.spans(), processes.len());
         let random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
         let mut of_pages = random.clone();
-        // 2^128 numbers on: threads and pages never draw the same ones.
+        // Skips 2^128 numbers, so that threads and pages never draw the same ones.
         of_pages.jump();
         let memory = Memory::new(
             machine, pages, unit, &options, &hardware, of_pages, processes,
@@ -125,7 +124,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Where threads that have run and pages that were touched are now.
+    /// The present places of threads that have run and of pages that were touched.
     pub(super) fn placement(&self) -> Start {
         let cpus = self.hardware.topology.cpus();
         let has_run = |thread: &Thread| thread.was_born.then(|| cpus[thread.core].id);
@@ -140,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// The pages, by process and page number, of which a policy could learn from samples or from the IPM unit.
+    /// The pages, by process and page number, that samples or the IPM unit could have shown to a policy.
     pub(super) fn pages_seen(&self) -> HashSet<(u32, u64)> {
         let Memory { pages, unit, .. } = &self.memory;
         let is_seen = |place: usize| {
@@ -160,7 +159,7 @@ impl Engine {
         .collect()
     }
 
-    /// Lets so much of the loop's time pass.
+    /// Advances by that much of the loop's time.
     pub(super) fn pass(&mut self, time: Duration) {
         let loop_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.clock_ns = self.clock_ns.saturating_add(loop_ns);
@@ -208,7 +207,7 @@ impl Engine {
         Some((core, time_ps, next_ps))
     }
 
-    /// When the kernel or the unit next has something to do, which no core may run past alone.
+    /// When the kernel or the unit next has something to do; no core may run past that time by itself.
     fn next_due_ps(&self) -> u64 {
         let unit = self.memory.unit.as_ref();
         let pass_ps = unit.and_then(Unit::next_pass_ps).unwrap_or(u64::MAX);
@@ -220,7 +219,7 @@ impl Engine {
         pass_ps.min(tick_ps).min(self.scan.next_ps())
     }
 
-    /// What the kernel and the unit do to pages now and then.
+    /// Does what the kernel and the unit do to pages from time to time.
     fn look_after_pages(&mut self, now_ps: u64) {
         let unit = self.memory.unit.as_ref();
         let next_pass_ps = unit.and_then(Unit::next_pass_ps);
@@ -251,8 +250,8 @@ impl Engine {
         }
     }
 
-    /// Runs a thread on its core until that time, or until it leaves the core. Whether it is another
-    /// core's turn.
+    /// Runs a thread on its core until that time, or until it leaves the core. Returns whether it is another core's
+    /// turn.
     fn run_thread(&mut self, at: usize, number: usize, who: &Who, until_ps: u64) -> bool {
         let core = &mut self.cores[at];
         let thread = &mut self.threads[number];
@@ -342,12 +341,12 @@ impl Engine {
         self.hardware.topology.cpus()[core].id
     }
 
-    /// The threads begin, those that nobody has to make at once.
+    /// Begins a loop: the threads that nobody has to make begin at once.
     ///
-    /// From the second loop on the workers alone begin anew, all at once: the threads that did next to
-    /// nothing (they made the others and waited) have done it, and would look like a program that starts.
-    /// Their wakes come at once. Where such a maker woke all workers again after it had made them (when they had
-    /// set up), they begin from there.
+    /// From the second loop on, only the workers begin again, all at once. The threads that did next to nothing (they
+    /// made the others and waited) do not, since that would look like a program that starts; their wakes come at once.
+    /// If such a maker woke all workers again after it had made them (when they had set up), the workers begin from
+    /// there.
     pub(super) fn begin_loop(&mut self) {
         self.loops += 1;
         let releases = self.releases();
@@ -388,8 +387,8 @@ impl Engine {
         }
     }
 
-    /// Where each worker was released when all had set up, by the thread that had made them. Workers are the threads that
-    /// did something since, the maker none of them. Empty where there was no such release.
+    /// Where each worker was when the thread that had made the workers released them after set-up. Workers are the
+    /// threads that have done something since; the maker is not among them. Empty if there was no such release.
     pub(super) fn releases(&self) -> Vec<Option<Release>> {
         let Some((maker, turn)) = self.release else {
             return Vec::new();
@@ -410,7 +409,7 @@ impl Engine {
         }
     }
 
-    /// Begins the next loop if there is one; else all is over.
+    /// Begins the next loop if there is one; otherwise ends the run.
     pub(super) fn next_loop(&mut self) {
         let ended = self.threads.iter().map(|thread| thread.ended_ps).max();
         self.now_ps = self.now_ps.max(ended.unwrap_or(0));
@@ -437,7 +436,7 @@ impl Engine {
         self.loops < options.loops || is_again
     }
 
-    /// What all loops after the first came to; None while that lasts.
+    /// The figures of all loops after the first; `None` while the first lasts.
     pub(super) fn figures_again(&mut self) -> Option<Figures> {
         let now = self.figures();
         Some(now.since(self.first_loop.as_deref()?))
@@ -477,7 +476,7 @@ fn named(trace: &Trace, all_cpus: &Arc<CpuSet>) -> (Vec<Thread>, Vec<Process>) {
         });
         let id = ThreadId {
             tid: info.tid,
-            // Told apart where a number was used twice.
+            // Distinguishes threads where a number was used twice.
             born: number as u64,
         };
         Thread::new(id, info.name.clone(), place, all_cpus.clone(), reader)

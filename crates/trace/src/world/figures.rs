@@ -1,4 +1,4 @@
-//! What came of a run, in figures.
+//! The results of a run, in figures.
 
 use numaherd_hardware::{IpmCounts, TlbCounts};
 use numaherd_topology::{NodeId, ways};
@@ -9,7 +9,7 @@ use super::engine::Engine;
 
 mod since;
 
-/// What came of a run. Times and counts are of the whole of it, all loops together.
+/// The results of a run. Times and counts cover the whole run, all loops together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Modelled time until the last thread ended, in s.
@@ -20,24 +20,23 @@ pub struct Figures {
     pub threads: usize,
     /// Instructions.
     pub instructions: u64,
-    /// Accesses, each line counted of one that lies across two.
+    /// Accesses; one that crosses into a second line counts twice.
     pub accesses: u64,
     /// Of these, stores.
     pub stores: u64,
     /// What the caches did.
     pub caches: CacheFigures,
-    /// Where lines came from and went to.
+    /// The sources and destinations of lines.
     pub lines: LineFigures,
-    /// Share of accesses to pages that were on another node than the core; 0 without accesses.
+    /// Share of accesses to pages on another node than the core's; 0 without accesses.
     pub remote_access_share: f64,
-    /// Bytes over each link, in lines: requests without data are not counted. Empty where the machine
-    /// names no links.
+    /// Bytes over each link. Only lines count, not requests without data. Empty if the machine names no links.
     pub links: Vec<LinkTraffic>,
-    /// Bytes between nodes, whatever the way.
+    /// Bytes between nodes, by whatever route.
     pub interchip_bytes: u64,
     /// Bytes over links, counted once for each link; as `interchip_bytes` where the machine names none.
     pub link_bytes: u64,
-    /// Where pages were.
+    /// The places of pages.
     pub pages: PageFigures,
     /// Threads moved to another core by order.
     pub thread_moves: u64,
@@ -55,10 +54,10 @@ pub struct Figures {
     pub released: u64,
     /// Accesses left out since no node had memory left.
     pub without_memory: u64,
-    /// Why events of threads broke off, a sentence each.
+    /// Why events of threads ended early, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
-    /// How much each pair of threads shared as the IPM unit saw it, never aged: a square.
+    /// How much each pair of threads shared according to the IPM unit, without ageing: a square matrix.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sharing_seen: Vec<Vec<u64>>,
 }
@@ -66,15 +65,15 @@ pub struct Figures {
 /// What the caches did, all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CacheFigures {
-    /// Accesses that the first level did not have.
+    /// Accesses that missed the first level.
     pub l1_misses: u64,
-    /// Accesses that the private caches did not have: those that reached the last level.
+    /// Accesses that missed all private caches: those that reached the last level.
     pub private_misses: u64,
-    /// Lines got from beyond the last level on demand, from memory or dirty from another domain.
+    /// Lines fetched on demand from beyond the last level: from memory, or dirty from another domain.
     pub llc_misses: u64,
-    /// Lines that the prefetchers got from memory.
+    /// Lines that the prefetchers fetched from memory.
     pub prefetches: u64,
-    /// Lines got from beyond the last level, prefetched ones too, per 1000 instructions.
+    /// Lines fetched from beyond the last level, including prefetched ones, per 1000 instructions.
     pub llc_misses_per_1000_instructions: f64,
     /// Copies in other cores' caches dropped because of stores.
     pub invalidations: u64,
@@ -87,7 +86,7 @@ pub struct LineFigures {
     pub local: u64,
     /// From memory of another node.
     pub remote: u64,
-    /// Dirty out of another domain's cache.
+    /// Dirty, from another domain's cache.
     pub dirty_transfers: u64,
     /// Back to memory.
     pub written_back: u64,
@@ -106,8 +105,8 @@ pub struct LinkTraffic {
     pub bytes: u64,
 }
 
-/// Where pages were. A page's right node is the one whose cores made most accesses to it, over the
-/// whole run; of several, the one it is on, if that is among them.
+/// Where pages were. A page's right node is the one whose cores made most accesses to it over the whole run; among
+/// equals, the one that the page is on, if it is one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PageFigures {
     /// Pages touched.
@@ -122,7 +121,7 @@ pub struct PageFigures {
     pub right_by_time: f64,
     /// Moves of pages.
     pub moved: u64,
-    /// Moves that a full node was in the way of.
+    /// Moves that failed because the node was full.
     pub not_moved: u64,
 }
 
@@ -144,7 +143,7 @@ pub struct UnitFigures {
     pub counts: IpmCounts,
     /// Evictions lost to another core that dealt with the same page, or that would have been.
     pub races: u64,
-    /// Share of evictions that it dealt with (67.6 % in IPM §6.3); 0 without any.
+    /// Share of evictions that it handled (67.6 % in IPM §6.3); 0 without any.
     pub handled_share: f64,
     /// Its memory accesses for each access of the program (1.2 % in IPM §6.3); 0 without any.
     pub extra_access_share: f64,
@@ -242,7 +241,7 @@ impl Engine {
                 bytes: 0,
             })
             .collect();
-        // The machine was built, so there is a way.
+        // The machine was built, so there is a route.
         let ways = ways(config.nodes(), &config.links).unwrap_or_default();
         for (way, lines) in ways.iter().zip(carried) {
             for &link in way {

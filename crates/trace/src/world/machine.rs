@@ -7,16 +7,16 @@ use numaherd_topology::{Machine, Topology};
 
 use crate::Error;
 
-/// A machine: what policies see of it, and what is modelled of it.
+/// A machine: the part that policies see, and the part that is modelled.
 ///
 /// Core `n` of the model is CPU number `n` in the order of [`Topology::cpus`]: each SMT sibling is a
 /// core of its own. Nodes are known by their place in [`Topology::nodes`]. Figures of `config` may be
 /// changed before use (TLB entries, page size...), its cores, domains and nodes may not.
 #[derive(Clone, Debug)]
 pub struct Hardware {
-    /// What policies see.
+    /// The part that policies see.
     pub topology: Arc<Topology>,
-    /// What is modelled. A page of the page table is a page of its TLBs, or 4 KiB without.
+    /// The part that is modelled. A page of the page table has the size of a TLB's page, or 4 KiB without TLBs.
     pub config: Config,
 }
 
@@ -24,14 +24,14 @@ impl Hardware {
     /// The machine of a machine file.
     ///
     /// # Errors
-    /// [`Error::Hardware`] names what its file leaves out.
+    /// [`Error::Hardware`] names what the file lacks; [`Error::Topology`] says how the topology contradicts itself.
     pub fn of(machine: &Machine) -> Result<Self, Error> {
         let mut config = Config::of(machine)?;
         let topology = machine.topology().map_err(|why| Error::Topology {
             machine: machine.name.clone(),
             why,
         })?;
-        // The kernel may number SMT siblings apart, the model next to each other.
+        // The kernel may number SMT siblings far apart; the model numbers them next to each other.
         if let Some(smt) = &mut config.smt {
             let cpus = topology.cpus().iter();
             smt.core_of_thread = cpus.map(|cpu| cpu.core.index()).collect();
@@ -58,7 +58,7 @@ impl Hardware {
         self.config.tlb.map_or(4096, |tlb| tlb.page_bytes)
     }
 
-    /// Where each node's memory begins and ends: one node after the other.
+    /// Where each node's memory begins and ends, one node after the other.
     pub(super) fn spans(&self) -> Vec<Span> {
         let mut start = 0;
         let page = self.page_bytes();

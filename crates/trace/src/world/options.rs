@@ -18,25 +18,24 @@ use crate::Error;
 pub struct Options {
     /// What all chance is drawn from: ties in where threads begin, random pages.
     pub seed: u64,
-    /// How often the trace is played; threads and pages stay where they are in between. For short
-    /// traces of programs that go on the same way: threads that executed less than a hundredth of what
-    /// the busiest did are played once.
+    /// How often the trace is played; threads and pages stay where they are in between. This is for short traces of
+    /// programs that repeat themselves. Threads that executed less than a hundredth of what the busiest did are played
+    /// once.
     pub loops: u32,
-    /// Milliseconds of the loop's time for which whole loops are played at least after the first, in which threads set
-    /// up; 0 for `loops` alone.
+    /// Milliseconds of the loop's time: after the first loop, in which threads set up, whole loops are played for at
+    /// least this long; 0 if `loops` alone decides.
     pub again_ms: u64,
     /// Milliseconds of the loop's time that one modelled millisecond stands for (see the module's
     /// "Two times"); 64.
     pub dilation: u64,
-    /// Where pages go that are touched first, unless a policy wants it otherwise.
+    /// Where new pages go, unless a policy decides otherwise.
     pub new_pages: NewPages,
-    /// Where threads and pages are from the start, where that is given.
+    /// Where threads and pages are from the start, for those that it names.
     #[serde(skip)]
     pub start: Start,
     /// The IPM unit; None for none. Its registers are for modelled cycles: see [`unit`].
     pub ipm: Option<IpmConfig>,
-    /// Whether an eviction is lost when another core's unit is just dealing with the same page
-    /// (IPM §4.5.3, §6.3).
+    /// Whether an eviction is lost while another core's unit is handling the same page (IPM §4.5.3, §6.3).
     pub races: bool,
     /// Which accesses are memory samples.
     pub sample_every: SampleEvery,
@@ -48,26 +47,25 @@ pub struct Options {
     /// What a hint fault costs its thread, in ns of the loop's time; 1500, the middle of 1 to 2 us
     /// for a minor fault [C].
     pub hint_fault_ns: u64,
-    /// What moving a page costs the core of the thread that it is moved for, for each 4 KiB and in ns
-    /// of the loop's time; 2000, the middle of 1 to 3 us (FACTS 7.3 [C]).
+    /// What moving a page costs the core of the thread that it is moved for, per 4 KiB, in ns of the loop's time; 2000,
+    /// the middle of 1 to 3 us (FACTS 7.3 [C]).
     pub page_move_ns: u64,
     /// What each other core that runs the process loses when translations of up to 512 moved pages
     /// are invalidated together, in ns of the loop's time; 1000 for an interrupt from another
     /// processor [C]. Linux 6.3 and newer invalidate in such batches [C].
     pub shootdown_ns: u64,
-    /// What being moved costs a thread, beside its caches and TLBs growing cold, in ns of the loop's
-    /// time; 5000 [C].
+    /// What a move costs a thread, besides cold caches and TLBs, in ns of the loop's time; 5000 [C].
     pub thread_move_ns: u64,
-    /// What another thread's turn on a core costs, in modelled ns; 1500 [C].
+    /// What a switch to another thread costs a core, in modelled ns; 1500 [C].
     pub switch_ns: u64,
     /// From a wake until the woken thread can run, in modelled ns; 2000 for a futex [C].
     pub wake_ns: u64,
     /// How long a thread runs while others wait for its core, in modelled ns; 3 ms (Linux's least
     /// granularity with several CPUs [C]).
     pub slice_ns: u64,
-    /// How far a core may be ahead of the others, in modelled ns; 200. Finer than that, time differs by
-    /// less than 2 % for usual programs, and by up to 8 % where links are the bottleneck of every access
-    /// (see the tests); it takes longer the finer it is.
+    /// How far a core may be ahead of the others, in modelled ns; 200. A smaller quantum changes times by less than 2 %
+    /// for usual programs, and by up to 8 % where links are the bottleneck of every access (see the tests); a run takes
+    /// longer the smaller it is.
     pub quantum_ns: u64,
 }
 
@@ -75,19 +73,19 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SampleEvery {
-    /// Every so many accesses.
+    /// One in this many accesses.
     Accesses(u64),
-    /// Every so many lines from beyond the last-level cache that an access waits for.
+    /// One in this many lines from beyond the last-level cache that an access waits for.
     LlcMisses(u64),
 }
 
 /// Where threads and pages are from the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Start {
-    /// CPU of each thread, by its number in the trace; it stays there until ordered away. Those
-    /// without are placed by the kernel.
+    /// CPU of each thread, by its number in the trace; it stays there until ordered away. The kernel places threads
+    /// without one.
     pub cpus: Vec<Option<CpuId>>,
-    /// Node of each page, by process and page number. Those without go where new pages go.
+    /// Node of each page, by process and page number. Pages without one go where new pages go.
     pub nodes: HashMap<(u32, u64), NodeId>,
 }
 
@@ -121,18 +119,17 @@ impl Default for Options {
 /// every 3 modelled ms.
 const DILATION: u64 = 64;
 
-/// The IPM unit of the paper ([`IpmConfig::of_paper`]), fitted to the dilation d: an eviction here stands
-/// for d of the long run that the trace stands for.
+/// The IPM unit of the paper ([`IpmConfig::of_paper`]), fitted to the dilation d: one eviction here stands for d
+/// evictions of the long run that the trace stands for.
 ///
-/// Both `cr_shift` and `cr_aging` are less by half of log2 d, rounded down. So what a page's counters
-/// come to in the long run is as in the paper (residency times 2^(`cr_aging` - `cr_shift`)), and so is, in
-/// the loop's time, the residency that it takes until a page is first moved (Eq. 8, 9:
-/// 2^(`cr_aging` + `cr_shift` + `cr_mig`) cycles). With `cr_shift` alone, counters would be full after a few
-/// evictions, and pages would not follow a thread that was moved for hundreds of them.
+/// Both `cr_shift` and `cr_aging` are reduced by half of log2 d, rounded down. So a page's counters reach the same
+/// values in the long run as in the paper (residency times 2^(`cr_aging` - `cr_shift`)), and in the loop's time it
+/// takes the same residency until a page is first moved (Eq. 8, 9: 2^(`cr_aging` + `cr_shift` + `cr_mig`) cycles). With
+/// `cr_shift` alone, counters would be full after a few evictions, and pages would not follow a thread that was moved
+/// for hundreds of them.
 ///
-/// With the pass over infrequently evicted pages. The paper gives no figures for it; here, in the
-/// loop's time at 2 GHz, 10 ms from pass to pass, as pages are looked after, for entries that stayed
-/// 5 ms.
+/// The unit makes the pass over infrequently evicted pages. The paper gives no figures for it; here, in the loop's time
+/// at 2 GHz, a pass comes every 10 ms and takes the entries that stayed 5 ms.
 pub fn unit(dilation: u64) -> IpmConfig {
     let paper = IpmConfig::of_paper();
     let dilation = dilation.max(1);
@@ -149,19 +146,19 @@ pub fn unit(dilation: u64) -> IpmConfig {
 }
 
 impl Options {
-    /// Picoseconds of modelled time that so many ns of the loop's time are.
+    /// Converts ns of the loop's time to picoseconds of modelled time.
     pub(super) fn modelled_ps(&self, loop_ns: u64) -> u64 {
         let ps = u128::from(loop_ns) * 1000 / u128::from(self.dilation);
         u64::try_from(ps).unwrap_or(u64::MAX)
     }
 
-    /// ns of the loop's time that so many picoseconds of modelled time are.
+    /// Converts picoseconds of modelled time to ns of the loop's time.
     pub(super) fn loop_ns(&self, ps: u64) -> u64 {
         let ns = u128::from(ps) * u128::from(self.dilation) / 1000;
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Checks each option by the table of what is possible.
+    /// Checks each option against its range.
     pub(super) fn check(&self) -> Result<(), Error> {
         const SECOND_NS: u64 = 1_000_000_000;
         const DAY_MS: u64 = 86_400_000;

@@ -1,12 +1,12 @@
-//! Orders carried out: threads that get another core, pages that get another node.
+//! Carries out orders: moves threads to other cores, and pages to other nodes.
 //!
-//! A thread that is moved takes its state with it and nothing else: what it finds on the new core is
-//! that core's. A page that is moved gets another frame; lines of the old one stay in caches until they
-//! fall out, as nobody asks for them any more. Every translation of it is invalidated.
+//! A thread that is moved takes only its own state with it: caches and TLBs are those of the new core. A page that is
+//! moved gets another frame; lines of the old frame stay in caches until they are evicted, because nobody asks for them
+//! any more. Every translation of the page is invalidated.
 //!
-//! Moving a page is work of the core that runs the thread it is moved for, as if that thread's fault or
-//! the interrupt of its core's unit had led to it. Up to [`BATCH`] pages are moved together, with one
-//! interrupt to each other core that runs the process.
+//! Moving a page is work of the core that runs the thread it is moved for, as if that thread's fault or an interrupt of
+//! its core's unit had caused it. Up to [`BATCH`] pages are moved together, with one interrupt to each other core that
+//! runs the process.
 
 use numaherd_topology::NodeId;
 use numaherd_world::{
@@ -22,7 +22,7 @@ use super::threads::State;
 const BATCH: u64 = 512;
 
 impl Engine {
-    /// A thread's place in the trace, if it is there.
+    /// A thread's number in the trace, if the thread exists now.
     pub(super) fn number(&self, id: ThreadId) -> Option<usize> {
         let number = usize::try_from(id.born).ok()?;
         let thread = self.threads.get(number)?;
@@ -69,7 +69,7 @@ impl Engine {
             .unwrap_or(0)
     }
 
-    /// Puts a thread on another core. Who is idle then is settled after all orders.
+    /// Puts a thread on another core. [`Engine::settle`] gives work to cores that this leaves idle, after all orders.
     fn move_thread(&mut self, number: usize, to: usize) {
         self.done.thread_moves += 1;
         let cost_ps = self
@@ -93,7 +93,7 @@ impl Engine {
         thread.owes_ps += cost_ps;
     }
 
-    /// After orders: idle cores take what waits for them.
+    /// Called after all orders: idle cores take threads that wait.
     pub(super) fn settle(&mut self) {
         for core in 0..self.cores.len() {
             self.fill_core(core);
@@ -103,7 +103,6 @@ impl Engine {
         }
     }
 
-    /// Moves pages.
     pub(super) fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
         let mut outcome = PageOutcome::begun(order);
         let is_process = |place: &usize| self.memory.processes[*place].id == order.process;
@@ -145,7 +144,7 @@ impl Engine {
         self.memory.nearest[place].contains(&place).then_some(place)
     }
 
-    /// The pages of an order that are there; the others are added to the outcome.
+    /// The pages of an order that exist; the others are added to the outcome.
     fn places(&self, process: u32, pages: Pages, outcome: &mut PageOutcome) -> Vec<usize> {
         let table = &self.memory.pages;
         let mine = |(place, page): (usize, &super::pages::Page)| {
@@ -154,7 +153,7 @@ impl Engine {
         let all = || table.iter().enumerate().filter_map(mine);
         match pages {
             Pages::All => all().map(|(place, _)| place).collect(),
-            // What a trace says of memory is that it is a process's.
+            // In a trace, all memory is private to a process.
             Pages::OfKind { kind, part } => {
                 let takes = |number| kind == MemoryKind::Private && part.takes(number);
                 let of_kind = all().filter(|&(_, number)| takes(number));
@@ -179,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Moves one page, and has no core remember where it was.
+    /// Moves one page, and makes all cores forget where it was.
     fn relocate(&mut self, place: usize, to: usize) -> Result<(), NotMoved> {
         if self.memory.pages.get(place).node as usize == to {
             return Err(NotMoved::AlreadyThere);
@@ -188,7 +187,7 @@ impl Engine {
         self.memory.pages.relocate(place, to, self.now_ps)
     }
 
-    /// Takes a page's translation out of all cores.
+    /// Removes a page's translation from all cores.
     pub(super) fn invalidate(&mut self, place: usize) {
         let tlb: numaherd_hardware::Page = PageTable::tlb_page(&self.memory.pages, place);
         for (at, core) in self.cores.iter_mut().enumerate() {

@@ -1,12 +1,11 @@
-//! The page table of all processes: on which node and in which frame each page is, and who used it.
+//! The page table of all processes: on which node and in which frame each page is, and which nodes accessed it.
 //!
-//! A page's number is its place in the table. TLBs and the IPM unit know it by that number and the
-//! low bits of its virtual page number ([`PageTable::tlb_page`]), so that it falls into the TLB set
-//! that its address asks for, pages of different processes are never mistaken for each other, and
-//! neither has to be looked up by address.
+//! A page's number is its place in the table. TLBs and the IPM unit know it by that number and the low bits of its
+//! virtual page number ([`PageTable::tlb_page`]), so that it falls into the TLB set of its address, pages of different
+//! processes are never confused, and neither has to be looked up by address.
 //!
-//! Frames of a node are given out in order. One that a page has left is used again only once so many
-//! others were left after it that no cache still has its lines.
+//! Frames of a node are given out in order. A frame that a page has left is used again only once so many others were
+//! left after it that no cache still holds its lines, or once the node has no other.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,18 +15,17 @@ use numaherd_hardware::{Page as TlbPage, Span};
 /// Bits of the virtual page number in a TLB's page: enough for 2^12 sets.
 const SET_BITS: u32 = 12;
 
-/// One page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
-    /// Place of its process.
+    /// Index of its process.
     pub(super) process: u32,
-    /// Place of its node.
+    /// Index of its node.
     pub(super) node: u32,
     /// Virtual page number.
     pub(super) number: u64,
     /// Physical address of its first byte.
     pub(super) frame: u64,
-    /// Since when it has been on its node, in picoseconds.
+    /// When it came to its node, in picoseconds.
     since_ps: u64,
     /// Whether its next access is a hint fault.
     pub(super) is_marked: bool,
@@ -47,7 +45,7 @@ pub(super) struct PageTable {
     frames: Vec<Frames>,
     /// Pages of each process on each node: row by process.
     resident: Vec<u64>,
-    /// Accesses to pages that were on another node than the core just then.
+    /// Accesses to pages that were on another node than the core at that time.
     remote_accesses: u64,
     moves: u64,
 }
@@ -67,8 +65,8 @@ pub(super) enum NotMoved {
     NodeFull,
 }
 
-/// Frames that stay empty before the one left first is used again, as bytes: several times what the
-/// caches of any machine hold.
+/// Bytes of empty frames above which the frame left first is used again: several times what the caches of any machine
+/// hold.
 const LEFT_BYTES: u64 = 1 << 30;
 
 impl PageTable {
@@ -113,20 +111,19 @@ impl PageTable {
         self.pages.iter()
     }
 
-    /// What TLBs know a page by.
+    /// A page's identity in the TLBs.
     pub(super) fn tlb_page(&self, place: usize) -> TlbPage {
         let low = self.pages[place].number & ((1 << SET_BITS) - 1);
         TlbPage::new((place as u64) << SET_BITS | low)
     }
 
-    /// The page that TLBs know so.
+    /// The place of the page with that identity.
     #[inline]
     pub(super) fn place_of(page: TlbPage) -> usize {
         (page.number() >> SET_BITS) as usize
     }
 
-    /// Gives a page that is not there a frame on the first node of `wanted` that has one left. None
-    /// when none has.
+    /// Gives a new page a frame on the first node of `wanted` that has one left; `None` if no node has.
     pub(super) fn touch(
         &mut self,
         process: u32,
@@ -181,7 +178,7 @@ impl PageTable {
         Ok(())
     }
 
-    /// Notes accesses from the cores of a node, made while the page was where it is.
+    /// Adds accesses from the cores of a node, made while the page was where it is.
     #[inline]
     pub(super) fn count(&mut self, place: usize, node: usize, accesses: u64) {
         self.accesses[place * self.nodes + node] += accesses;

@@ -1,9 +1,9 @@
-//! Hint faults, as kernel NUMA balancing puts them in (`task_numa_work`): once every scan period the
-//! next [`super::Options::scan_mib`] of each process's pages are marked, in the order of their
-//! addresses and round again, and the next access to a marked page, by whichever thread, faults once.
+//! Hint faults, as the kernel's NUMA balancing causes them (`task_numa_work`): once every scan period the next
+//! [`super::Options::scan_mib`] of each process's pages are marked, in the order of their addresses and round again.
+//! The next access to a marked page, by whichever thread, faults once.
 //!
-//! It is done only where a policy asks for hint faults. Scanning itself costs nothing here; faults do.
-//! The kernel changes its scan period with what faults show; here it stays.
+//! Scans run only if a policy asks for hint faults. Scanning itself costs nothing here; faults do. The kernel adapts
+//! its scan period to the faults; here it is constant.
 
 use super::engine::Engine;
 use super::options::Options;
@@ -17,10 +17,10 @@ pub(super) struct Scan {
     processes: Vec<Scanned>,
 }
 
-/// How far the scan of a process is.
+/// How far the scan of a process has come.
 #[derive(Clone, Default)]
 struct Scanned {
-    /// Virtual page number to go on from.
+    /// Virtual page number to continue from.
     from: u64,
     /// Its pages: number and place, ascending.
     pages: Vec<(u64, usize)>,
@@ -34,7 +34,7 @@ impl Scan {
         Self {
             is_on: false,
             period_ps,
-            // The kernel too waits for a period before the first scan.
+            // The kernel, too, waits for a period before the first scan.
             next_ps: period_ps,
             bytes: options.scan_mib << 20,
             processes: vec![Scanned::default(); processes],

@@ -1,22 +1,19 @@
-//! The kernel of the world as to threads: where they begin, who runs next, who waits for whom.
+//! The world's kernel as a scheduler: where threads begin, which runs next, which waits for which.
 //!
-//! * A thread begins on the least loaded node, there in the least loaded domain, there on the least
-//!   loaded CPU, as Linux spreads new threads from the top of its domains down
-//!   (`find_idlest_group`). Load is the number of threads that run, wait, or went to sleep no longer
-//!   ago than [`STILL_LOAD_PS`]; ties are drawn from the seed. A thread with a CPU given from the start
-//!   ([`super::Start`]) begins there.
-//! * It stays on its CPU until it is ordered elsewhere, but for two cases in which Linux balances too:
-//!   a woken thread whose CPU is taken goes to an idle CPU of its memory domain; and a CPU that has
-//!   nothing to do takes a thread that waits for another, from as near as there is one: when a thread of
-//!   its own has ended, and at every tick ([`TICK_NS`] of the loop's time), those that nobody sleeps on first. (When a
-//!   thread goes to sleep Linux mostly leaves its CPU alone, as it expects it back: `avg_idle` [C].)
-//!   Neither goes beyond the thread's mask.
+//! * A thread begins on the least loaded node, there in the least loaded domain, there on the least loaded CPU, as
+//!   Linux spreads new threads from the top of its domains down (`find_idlest_group`). Load is the number of threads
+//!   that run, wait, or went to sleep less than [`STILL_LOAD_PS`] ago; ties are broken at random, from the seed. A
+//!   thread with a CPU given from the start ([`super::Start`]) begins there.
+//! * A thread stays on its CPU until it is ordered elsewhere, except in two cases in which Linux balances too. A woken
+//!   thread whose CPU is taken goes to an idle CPU of its memory domain. And an idle CPU takes the nearest thread that
+//!   waits for another CPU: when a thread of its own has ended, and at every tick ([`TICK_NS`] of the loop's time),
+//!   CPUs on which no thread sleeps first. (When a thread goes to sleep, Linux mostly leaves its CPU alone, because it
+//!   expects the thread back: `avg_idle` [C].) Neither goes beyond the thread's mask.
 //! * Threads that share a CPU take turns.
 //! * A CPU that was idle for [`DEEP_IDLE_PS`] has lost its translations.
-//! * A sleeping thread goes on once it was woken; a wake that comes early is remembered. A thread that
-//!   is not there yet is made by the first wake to it. When nobody can run, whoever ends the sleep is not
-//!   in the trace: then threads that are not there yet all begin, or else the one goes on that has slept
-//!   longest.
+//! * A sleeping thread continues once it was woken; a wake that comes early is remembered. The first wake to a thread
+//!   that does not exist yet makes it. When no thread can run, whoever ends the sleep is not in the trace: then all
+//!   threads that do not exist yet begin or, if there are none, the one that has slept longest continues.
 
 use rand::Rng as _;
 
@@ -24,16 +21,16 @@ use super::engine::Engine;
 use super::options::Options;
 use super::threads::State;
 
-/// A millisecond: a thread that slept longer is no load where new threads are spread. (The kernel's
-/// measure fades, by half in 32 ms [C], which no trace lasts for long.)
+/// A millisecond: a thread that has slept longer does not count as load when new threads are spread. (The kernel's
+/// measure fades by half in 32 ms [C], longer than most traces.)
 const STILL_LOAD_PS: u64 = 1_000_000_000;
-/// From tick to tick, in the loop's time: 4 ms, 250 a second [C].
+/// Time between ticks, in the loop's time: 4 ms, 250 a second [C].
 const TICK_NS: u64 = 4_000_000;
-/// 600 us: from there on an idle core is put so deep to sleep (C6) that its TLBs are empty afterwards,
-/// and Linux leaves the address space before (`leave_mm`) [C].
+/// 600 us: a core that is idle for longer sleeps so deeply (C6) that its TLBs are empty afterwards; Linux leaves the
+/// address space first (`leave_mm`) [C].
 const DEEP_IDLE_PS: u64 = 600_000_000;
 
-/// From tick to tick, in modelled time.
+/// Time between ticks, in modelled time.
 pub(super) fn tick_ps(options: &Options) -> u64 {
     options.modelled_ps(TICK_NS).max(1)
 }
@@ -55,14 +52,14 @@ impl Engine {
         let mut idle: Vec<usize> = (0..self.cores.len()).filter(is_idle).collect();
         idle.sort_by_key(|&core| sleepers[core]);
         for core in idle {
-            // It did nothing until now.
+            // The core was idle until now.
             self.may_forget(core, now_ps);
             self.cores[core].idle_until(now_ps);
             self.refill(core);
         }
     }
 
-    /// Empties the TLBs of a core that has been idle for long, at that time.
+    /// Empties the TLBs of a core that has been idle for [`DEEP_IDLE_PS`] by that time.
     pub(super) fn may_forget(&mut self, at: usize, now_ps: u64) {
         let core = &mut self.cores[at];
         let is_idle = core.running.is_none() && !core.is_emptied;
@@ -155,7 +152,7 @@ impl Engine {
         equal[self.random.random_range(0..equal.len())]
     }
 
-    /// Has a thread that can run wait for a core, which it gets at once if that is idle.
+    /// Makes a thread that can run wait for a core; it gets the core at once if that is idle.
     pub(super) fn queue(&mut self, number: usize, core: usize) {
         self.threads[number].core = core;
         self.cores[core].queue.push_back(number);
@@ -204,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// The next thread of a core runs, or one that waits elsewhere.
+    /// Runs the next thread of a core, or one that waits elsewhere.
     pub(super) fn refill(&mut self, at: usize) {
         self.fill_core(at);
         if self.waiting == 0 || self.cores[at].running.is_some() {
@@ -233,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// The running thread of a core has nothing more to do.
+    /// Ends the running thread of a core.
     pub(super) fn ends(&mut self, number: usize) {
         let at = self.threads[number].core;
         self.leave(number);
@@ -243,7 +240,7 @@ impl Engine {
         self.refill(at);
     }
 
-    /// The running thread of a core sleeps, unless it was woken already.
+    /// Puts the running thread of a core to sleep, unless it was woken already.
     pub(super) fn sleeps(&mut self, number: usize) {
         let at = self.threads[number].core;
         let now_ps = self.cores[at].time_ps;
@@ -266,7 +263,7 @@ impl Engine {
         self.fill_core(at);
     }
 
-    /// A thread wakes another at that time. Who is not in the trace is nobody's business.
+    /// A thread wakes another at that time. Wakes of threads outside the trace are ignored.
     pub(super) fn wakes(&mut self, waker: usize, woken: u64, time_ps: u64) {
         let Ok(number) = usize::try_from(woken) else {
             return;
@@ -292,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// Notes who woke whom, and which threads are so released from set-up.
+    /// Notes which thread woke which, and which threads this releases from set-up.
     fn notes_wake(&mut self, waker: usize, woken: usize, time_ps: u64) {
         let turn = self.threads[waker].sleeps;
         self.threads[waker].has_woken(woken);
@@ -314,14 +311,14 @@ impl Engine {
         }
     }
 
-    /// Who made a thread, as far as the first loop has shown: of those that woke it, who has executed least. (Not who woke
-    /// it first: a worker that is ahead may do so before the maker comes to it.)
+    /// The thread that made a thread, as far as the first loop has shown: of those that woke it, the one that has
+    /// executed least. (Not the first to wake it: a worker that is ahead may wake it before its maker does.)
     pub(super) fn maker(&self, number: usize) -> Option<usize> {
         let wakers = self.threads[number].woken_by.iter().map(|(by, _)| *by);
         wakers.min_by_key(|&by| self.threads[by].executed)
     }
 
-    /// A sleeping thread goes on.
+    /// Makes a sleeping thread ready again.
     fn goes_on(&mut self, number: usize, ready_ps: u64) {
         let thread = &mut self.threads[number];
         (thread.state, thread.ready_ps) = (State::Ready, ready_ps);
@@ -341,7 +338,7 @@ impl Engine {
         self.queue(number, core);
     }
 
-    /// The running thread's turn may be over.
+    /// Ends the running thread's turn if its slice is over and others wait.
     pub(super) fn may_give_way(&mut self, at: usize) {
         let core = &mut self.cores[at];
         if core.time_ps < core.slice_end_ps || core.queue.is_empty() {
@@ -353,7 +350,7 @@ impl Engine {
         }
     }
 
-    /// Nobody can run: someone outside the trace lets them go on, or all have ended.
+    /// No thread can run: either someone outside the trace lets one continue, or all have ended.
     pub(super) fn nobody_runs(&mut self) {
         let latest = self.cores.iter().map(|core| core.time_ps).max();
         let now_ps = latest.unwrap_or(0).max(self.now_ps);

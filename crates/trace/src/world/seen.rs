@@ -1,5 +1,4 @@
-//! The trace as a world: what policies, the governor and the ledger see of it is what they see of a
-//! live machine.
+//! The trace as a world: policies, the governor and the ledger see it as they see a live machine.
 //!
 //! Counts are exact. All times are the loop's (see the module's "Two times").
 
@@ -35,7 +34,7 @@ impl TraceWorld {
     /// The machine at the moment before the first thread begins.
     ///
     /// # Errors
-    /// An option that cannot be, a machine that cannot be built, a trace without threads.
+    /// An option or a start is invalid, the machine cannot be built, or the trace has no threads.
     pub fn new(hardware: Hardware, trace: &Trace, options: Options) -> Result<Self, Error> {
         let topology = hardware.topology.clone();
         let signals = signals(&hardware, &options);
@@ -46,12 +45,12 @@ impl TraceWorld {
         })
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub fn figures(&self) -> Figures {
         self.engine().figures()
     }
 
-    /// The same of all loops after the first; None while that lasts.
+    /// The results of all loops after the first; `None` while the first lasts.
     pub fn figures_again(&self) -> Option<Figures> {
         self.engine().figures_again()
     }
@@ -62,13 +61,13 @@ impl TraceWorld {
         self.engine().placement()
     }
 
-    /// The pages, by process and page number, of which a policy could learn anything so far: an access was sampled,
-    /// or the IPM unit has credited them.
+    /// The pages, by process and page number, that a policy could have learned about so far: an access to them was
+    /// sampled, or the IPM unit has credited them.
     pub fn pages_seen(&self) -> HashSet<(u32, u64)> {
         self.engine().pages_seen()
     }
 
-    /// What of the trace is played only once, as far as it was played: known once all threads were released.
+    /// The part of the trace that is played only once. It is known once all threads were released.
     pub fn set_up(&self) -> SetUp {
         SetUp {
             releases: self.engine().releases(),
@@ -156,7 +155,7 @@ impl Machine for Engine {
 
     fn samples(&mut self) -> Vec<Sample> {
         let mut samples = std::mem::take(&mut self.memory.samples);
-        // Cores are up to a quantum apart.
+        // The times of cores differ by up to a quantum.
         samples.sort_by_key(|sample| sample.time_ns);
         samples
     }
@@ -201,7 +200,7 @@ impl Machine for Engine {
     }
 }
 
-/// The threads that are there, ascending, with what they did; they begin to count anew.
+/// The threads that exist, ascending by number, with what they did since the last call.
 fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
     let interval_ps = engine.memory.options.modelled_ps(interval_ns);
     let share = |ps: u64| {
@@ -237,7 +236,7 @@ fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
     threads
 }
 
-/// What a thread's counters say: what it would have done in the loop's time, so that rates are the modelled ones.
+/// A thread's counts: what it would have done in the loop's time, so that rates are the modelled ones.
 fn counts(engine: &Engine, done: Done) -> Option<Counts> {
     let dilation = engine.memory.options.dilation;
     let counted = |modelled: u64| modelled.saturating_mul(dilation);

@@ -59,7 +59,7 @@ fn process() -> ProcessId {
     ProcessId { pid: PID, born: 0 }
 }
 
-/// Loads line after line of pages, from a page on, so often.
+/// Loads all lines of `pages` pages from page `first` on, `times` times.
 fn walk(first: u64, pages: u64, times: u64) -> Vec<Event> {
     let lines = move || (0..pages * PAGE).step_by(64);
     (0..times)
@@ -82,7 +82,7 @@ fn world(events: Vec<Vec<Event>>, options: Options) -> TraceWorld {
     TraceWorld::new(hardware(), &trace(&events), options).unwrap()
 }
 
-/// Runs to the end; a policy that does nothing.
+/// Runs to the end with a policy that does nothing.
 fn to_the_end(mut world: TraceWorld) -> Figures {
     to_the_end_of(&mut world)
 }

@@ -1,4 +1,4 @@
-//! The recorded threads: what each does now, what comes next of it, and what it has done.
+//! The recorded threads: what each does now, what it does next, and what it has done.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) enum State {
     Unborn,
     /// It runs, or waits for its core.
     Ready,
-    /// It waits for a wake, since that time in picoseconds.
+    /// It has waited for a wake since that time, in picoseconds.
     Asleep(u64),
     /// It has no more events.
     Ended,
@@ -30,16 +30,16 @@ pub(super) struct Done {
     pub(super) remote: u64,
     /// Requests that its core's own caches did not answer.
     pub(super) requests: u64,
-    /// Time with one of them outstanding at least.
+    /// Time with at least one of them outstanding.
     pub(super) requested_ps: u64,
-    /// Time for which it could have run but another thread had its core, counted when it has it.
+    /// Time for which it could have run but another thread had its core; counted when it gets the core.
     pub(super) waited_ps: u64,
 }
 
 pub(super) struct Thread {
     pub(super) id: ThreadId,
     pub(super) name: String,
-    /// Its process's place.
+    /// The index of its process.
     pub(super) process: u32,
     pub(super) state: State,
     /// The core that it is on.
@@ -47,25 +47,26 @@ pub(super) struct Thread {
     /// The core given to it by order.
     pub(super) assigned: Option<usize>,
     pub(super) affinity: Arc<CpuSet>,
-    /// Wakes that came before it slept; below 0, so many will come that end no sleep, since theirs are left out.
+    /// Wakes that came before it slept. Below 0, that many future wakes end no sleep, because the sleeps that they
+    /// ended are left out.
     pub(super) wakes: i64,
     /// When the last of them came, which may be ahead of the thread's own core.
     pub(super) woken_ps: u64,
-    /// When it can go on, in picoseconds.
+    /// When it can run again, in picoseconds.
     pub(super) ready_ps: u64,
-    /// What it owes when it next runs: the cost of having been moved.
+    /// The cost of moves, which it pays when it next runs.
     pub(super) owes_ps: u64,
     /// Accesses or misses until its next memory sample.
     pub(super) until_sample: u64,
     pub(super) done: Done,
     /// Instructions in all.
     pub(super) executed: u64,
-    /// Who woke it how often in the first loop, in the order of their first wakes; being made is among them where
-    /// it began asleep.
+    /// The threads that woke it in the first loop, in the order of their first wakes, each with the number of wakes. If
+    /// it began asleep, the wake that made it counts.
     pub(super) woken_by: Vec<(usize, u64)>,
-    /// Whom it woke how often in the first loop.
+    /// The threads that it woke in the first loop, each with the number of wakes.
     woke: Vec<(usize, u64)>,
-    /// Where it went on when its maker last woke it.
+    /// Where it continued when its maker last woke it.
     pub(super) release: Option<Release>,
     /// The turn in which its maker woke it before it slept: the release is at its next sleep.
     awaits_release: Option<u64>,
@@ -77,29 +78,29 @@ pub(super) struct Thread {
     pub(super) ended_ps: u64,
     /// Whether it has been born in any loop.
     pub(super) was_born: bool,
-    /// What the IPM unit knows it by.
+    /// Its identity in the IPM unit.
     pub(super) unit: Option<hardware::Thread>,
     reader: FrameReader,
-    /// Events that were read, and how many of them have happened.
+    /// The events of the present frame, of which `at` have happened.
     events: Vec<Event>,
     at: usize,
 }
 
-/// Where a thread went on when its maker last woke it, or others that it had made: in fork-join programs, at the end of
-/// set-up.
+/// Where a thread continued when its maker last woke it, or last woke others that the maker had made: in fork-join
+/// programs, at the end of set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Release {
-    /// When, in picoseconds.
+    /// When that was, in picoseconds.
     pub(super) time_ps: u64,
-    /// Frames of its events that were read, the one that it was at among them.
+    /// Frames of its events that were read, including the present one.
     frames: usize,
     /// Events of that frame that had happened.
     at: usize,
-    /// Whom it had woken how often by then.
+    /// The threads that it had woken by then, each with the number of wakes.
     woke: Vec<(usize, u64)>,
     /// How often it had slept by then.
     sleeps: u64,
-    /// How often its maker had slept: those that it wakes without sleeping in between are released together.
+    /// How often its maker had slept: threads that the maker wakes without sleeping in between are released together.
     pub(super) turn: u64,
 }
 
@@ -159,22 +160,22 @@ impl Thread {
         }
     }
 
-    /// Events at hand that have not happened yet.
+    /// Events in memory that have not happened yet.
     #[inline]
     pub(super) fn next(&self) -> &[Event] {
         &self.events[self.at..]
     }
 
-    /// So many of them have happened.
+    /// Notes that the next `events` of them have happened.
     #[inline]
     pub(super) fn happened(&mut self, events: usize) {
         self.at += events;
     }
 
-    /// Gets more events when there are none at hand. False when there are no more.
+    /// Reads more events if none are in memory. Returns false if there are no more.
     ///
     /// # Errors
-    /// When they cannot be read; then there are no more.
+    /// When the events cannot be read; then there are no more.
     pub(super) fn fetch(&mut self) -> Result<bool, Error> {
         while self.at >= self.events.len() {
             self.at = 0;
@@ -193,7 +194,7 @@ impl Thread {
         self.state = State::Unborn;
     }
 
-    /// Begins again where it was released. False when there is nothing after that.
+    /// Begins again where it was released. Returns false if nothing follows.
     ///
     /// # Errors
     /// As [`Thread::fetch`].
@@ -206,9 +207,9 @@ impl Thread {
         self.fetch()
     }
 
-    /// Goes on in a loop that it has begun again. Threads that are played again have `woken` it so often in what they leave
-    /// out; the idle are not played again, and their wakes come at once. Each sleep takes one wake, so those of the sleeps
-    /// that it leaves out itself are gone.
+    /// Sets the wakes with which it begins a further loop. `woken` is how often threads that are played again woke it
+    /// in the parts that they leave out. Idle threads are not played again, and their wakes come at once. Each sleep
+    /// takes one wake, so the sleeps that it leaves out itself are subtracted.
     pub(super) fn goes_round(
         &mut self,
         from: Option<&Release>,
@@ -219,7 +220,7 @@ impl Thread {
         let slept = match from {
             Some(release) => release.sleeps,
             None if self.begins_asleep() => {
-                // It is there already.
+                // It exists already.
                 self.happened(1);
                 1
             }
@@ -238,12 +239,12 @@ impl Thread {
         once_more(&mut self.woke, other);
     }
 
-    /// Notes, in the first loop, that a thread wakes it, and gives how often that has been.
+    /// Notes, in the first loop, that a thread wakes it, and returns how often that thread has done so.
     pub(super) fn is_woken(&mut self, waker: usize) -> u64 {
         once_more(&mut self.woken_by, waker)
     }
 
-    /// Notes, in the first loop, that its maker wakes it again, which has slept so often.
+    /// Notes, in the first loop, that its maker, which has slept `turn` times, wakes it again.
     pub(super) fn is_woken_again(&mut self, turn: u64, time_ps: u64) {
         match self.state {
             State::Ready => self.awaits_release = Some(turn),
@@ -251,8 +252,9 @@ impl Thread {
         }
     }
 
-    /// Notes, in the first loop, that its maker has woken others again. That is a release of this thread as well, if it has
-    /// not been released with them: it went on without a wake. If it sleeps again by now, the sleep comes after its release.
+    /// Notes, in the first loop, that its maker has woken others again. If this thread was not released with them, it
+    /// continued without a wake, and that counts as its release too. If it sleeps again by now, the sleep comes after
+    /// its release.
     pub(super) fn sees_release(&mut self, turn: u64, time_ps: u64) {
         let is_released = self.release.as_ref().is_some_and(|one| one.turn == turn);
         if is_released || self.awaits_release == Some(turn) {
@@ -271,7 +273,7 @@ impl Thread {
         }
     }
 
-    /// Notes, in the first loop, that it sleeps, or goes on at once since a wake has ended that sleep already.
+    /// Notes, in the first loop, that it sleeps, or continues at once because a wake has ended that sleep already.
     pub(super) fn comes_to_sleep(&mut self, time_ps: u64) {
         self.sleeps += 1;
         if let Some(turn) = self.awaits_release.take() {
@@ -297,7 +299,7 @@ impl Thread {
             .is_some_and(|event| event.kind == Kind::Sleep)
     }
 
-    /// Whether it is to be seen: it runs or sleeps, or will again in the next loop.
+    /// Whether it exists for observers: it runs or sleeps, or will again in the next loop.
     pub(super) fn is_there(&self, goes_round: bool) -> bool {
         match self.state {
             State::Ready | State::Asleep(_) => true,
@@ -307,7 +309,7 @@ impl Thread {
     }
 }
 
-/// Counts a wake for this thread, and gives how many it has now.
+/// Counts one more wake for this thread, and returns its number of wakes.
 fn once_more(wakes: &mut Vec<(usize, u64)>, thread: usize) -> u64 {
     if let Some((_, times)) = wakes.iter_mut().find(|(known, _)| *known == thread) {
         *times += 1;

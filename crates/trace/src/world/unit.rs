@@ -1,8 +1,8 @@
 //! The IPM unit of the machine, fed with the TLB misses of the trace's threads.
 //!
-//! Threads are numbered in their process by their order in the trace, once and for all: nobody's
-//! number is given to another. A sleeping thread's translations stay in the TLB of its core, and count, until
-//! that core has been idle for long (see `schedule`).
+//! Threads are numbered in their process by their order in the trace. A number is never given to another thread. A
+//! sleeping thread's translations stay in the TLB of its core, and count, until that core has been idle for long (see
+//! `schedule`).
 
 use numaherd_hardware::{
     Application, Config, Eviction, Fill, Ipm, IpmConfig, IpmCounts, Notification, Page as TlbPage,
@@ -17,22 +17,22 @@ use crate::Error;
 pub(super) struct Unit {
     ipm: Ipm,
     applications: Vec<Application>,
-    /// Threads of each application, by their number in it: places in the trace.
+    /// The trace's thread numbers of each application's threads, by their number in the application.
     members: Vec<Vec<usize>>,
-    /// For each page: until when (in cycles) the unit of which core deals with it.
+    /// For each page: until when (in cycles) a unit handles it, and that unit's core.
     dealt_with: Vec<(u64, u32)>,
     loses_races: bool,
     races: u64,
     /// Time that a core's software takes for an eviction; 0 where hardware does it.
     software_ps: u64,
-    /// Picoseconds from pass to pass, and when the next is due; None without passes.
+    /// Picoseconds between passes, and when the next is due; `None` without passes.
     pass: Option<(u64, u64)>,
-    /// What each pair had shared when last observed: per application, row by row.
+    /// What each pair of threads had shared when last observed: per application, row by row.
     observed: Vec<Vec<u64>>,
 }
 
 impl Unit {
-    /// A unit that watches all processes from the start; gives each thread what it is known by.
+    /// A unit that watches all processes from the start; it gives each thread its identity in the unit.
     pub(super) fn new(
         config: IpmConfig,
         machine: &Config,
@@ -45,7 +45,7 @@ impl Unit {
             members[thread.process as usize].push(place);
         }
         let widest = members.iter().map(Vec::len).max().unwrap_or(1);
-        // Room for those that there are: a matrix of the host's memory for each process.
+        // Room for the threads of the largest process: each process takes a matrix of the host's memory.
         let config = IpmConfig {
             threads: u32::try_from(widest).unwrap_or(u32::MAX).max(1),
             ..config
@@ -90,8 +90,8 @@ impl Unit {
         self.ipm.run(core, thread);
     }
 
-    /// Takes note of a TLB miss. Returns the page to be moved, if any, and how long the core is kept
-    /// from its program.
+    /// Records a TLB miss. Returns the page to be moved, if any, and how long in picoseconds the core is kept from its
+    /// program.
     pub(super) fn miss(
         &mut self,
         core: usize,
@@ -141,7 +141,6 @@ impl Unit {
         self.pass.map(|(_, next)| next)
     }
 
-    /// Makes the pass.
     pub(super) fn pass(
         &mut self,
         machine: &Config,
@@ -167,7 +166,7 @@ impl Unit {
         self.ipm.flushed(core);
     }
 
-    /// What the threads of a process shared since this was last asked.
+    /// What the threads of a process shared since the last call.
     pub(super) fn shared_since(&mut self, process: usize, threads: &[Thread]) -> Sharing {
         let members = &self.members[process];
         let Some(matrix) = self.ipm.histories().matrix(self.applications[process]) else {
@@ -205,7 +204,7 @@ impl Unit {
         all
     }
 
-    /// Whether the unit has learned anything of a page.
+    /// Whether the unit has learned anything about a page.
     pub(super) fn knows(&self, page: TlbPage) -> bool {
         self.ipm.histories().know(page)
     }

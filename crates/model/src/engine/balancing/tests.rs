@@ -42,7 +42,7 @@ fn later_a_page_moves_at_two_faults_from_one_node() {
     assert_eq!(scan.share_moved(&users, 0, 1), 0.125);
     (scan.on, scan.of) = (vec![100.0, 301.0], vec![100.0, 301.0]);
     assert_eq!(scan.share_moved(&users, 0, 1), 0.25);
-    // Three to four by where pages are already.
+    // Where the pages already are outweighs this at three to four.
     (scan.on, scan.of) = (vec![100.0, 100.0], vec![400.0, 300.0]);
     assert_eq!(
         scan.share_moved(&users, 0, 1),

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
 
-/// BRM's machine, two sockets of four cores, with so many CPUs a core; siblings have numbers next to each other.
+/// BRM's machine, two sockets of four cores, with `threads_per_core` CPUs per core; siblings have adjacent numbers.
 fn machine(threads_per_core: u32) -> Topology {
     let mut machine = Machine::preset("xeon-e5620-2s").unwrap();
     machine.shape.threads_per_core = threads_per_core;
@@ -73,7 +73,7 @@ fn a_vcpu_leaves_a_busy_sibling_for_an_idle_core_of_its_socket() {
     let near = cores(&topology, 0);
     let free = near[1..].concat();
     assert_eq!(ticks(&topology, &near[0], near[0][0]), to(&free));
-    // A core of which one sibling is idle is no better than its own with itself idle.
+    // A core with one idle sibling is no better than the vCPU's own core, whose CPU counts as idle.
     let mut on = near[0].clone();
     on.extend(near[1..].iter().map(|core| core[0]));
     assert_eq!(ticks(&topology, &on, near[0][0]), stays());

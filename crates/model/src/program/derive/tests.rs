@@ -45,7 +45,7 @@ fn where_the_size_tells_little_prefetchers_tell_the_wait_per_line() {
     // Without that figure it is 0.02 cycles for 20 lines: more in flight than the core can have.
     sweep.cycles_without_prefetch_at_largest = None;
     near(derived(&sweep, &reference()).misses_in_flight, 16.0);
-    // And where the size tells enough, it does.
+    // Where the difference between sizes is large enough, it counts.
     let mut sweep = pointers();
     sweep.cycles_without_prefetch_at_largest = Some(9.0);
     near(derived(&sweep, &reference()).misses_in_flight, 3.0);

@@ -43,7 +43,7 @@ pub(super) struct SweepTable {
     one_input: Option<OneInput>,
 }
 
-/// Figures of one of a program's inputs, of which only the ratio is taken.
+/// Figures of one of a program's inputs; only their ratio counts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OneInput {
@@ -222,7 +222,7 @@ fn falling(given: &Figures, key: &str, sizes: &[f64]) -> Result<Vec<f64>, Wrong>
     }
 }
 
-/// The lines of each size, where given; those of the largest must be.
+/// The lines of each size, where given; those of the largest size are required.
 fn lines(given: &Points, sizes: &[f64]) -> Result<Vec<Option<f64>>, Wrong> {
     let refused = |why: String| wrong(given.span(), "lines", why);
     let mut lines = vec![None; sizes.len()];

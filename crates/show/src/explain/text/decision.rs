@@ -1,6 +1,5 @@
-//! One decision in labelled sentences: its name and headline, what was seen, rule, reason, the alternative
-//! and what either would cost, what the governor said, what happened, where things were found afterwards,
-//! and what followed.
+//! One decision in labelled sentences: its name and headline, what was seen, the rule, the reason, the alternative and
+//! the costs of both, what the governor said, what happened, where things were found afterwards, and what followed.
 
 use itertools::Itertools as _;
 use numaherd_topology::{CpuId, NodeId};
@@ -165,8 +164,8 @@ fn headline(decision: &Decision) -> String {
     format!("{when}: {}.", outcome(decision))
 }
 
-/// A verb in the forms that success or failure calls for: after it was done (`moved`), after `refused to`
-/// (`move it`), after `would have` (`moved it`).
+/// A verb in the forms for success and failure: after it was done (`moved`), after `refused to` (`move it`), after
+/// `would have` (`moved it`).
 type Verb = (&'static str, &'static str, &'static str);
 
 const MOVE: Verb = ("moved", "move it", "moved it");
@@ -266,7 +265,7 @@ fn governor(decision: &Decision) -> Option<String> {
         Verdict::Ordered { cpus: Some(set) } => {
             Some(format!("Allowed it; it may run on {}.", cpus(set)))
         }
-        // That pages were let through is plain from what became of them.
+        // The outcome shows that pages were let through.
         Verdict::Ordered { cpus: None } => None,
         Verdict::Refused { guard, why, .. } => Some(format!("Refused ({guard}): {}", stopped(why))),
         Verdict::Waiting => Some("Queued it until there is bandwidth.".to_owned()),
@@ -347,7 +346,7 @@ fn speed(change: Option<&SpeedChange>) -> String {
     }
 }
 
-/// How far speeds before were spread, where there are several.
+/// The range of the speeds before, if there are several.
 fn spread(before: &Side) -> String {
     match (before.slowest, before.fastest) {
         (Some(slowest), Some(fastest)) if before.intervals > 1 => {
@@ -363,7 +362,7 @@ fn spread(before: &Side) -> String {
     }
 }
 
-/// The figures on both sides, where both were measured, and the end of the sentence.
+/// The figures that were measured on both sides, and the end of the sentence.
 fn sides(before: &Side, after: &Side) -> String {
     let mut parts = Vec::new();
     let mut pair = |what: &str, of: fn(&Side) -> Option<f64>, say: fn(f64) -> String| {

@@ -147,7 +147,7 @@ fn with_prediction(moved: Option<Errors>) -> Replayed {
     }
 }
 
-/// The paragraphs of a text that begin so.
+/// The paragraphs of a text that begin with `begins`.
 fn part(text: &str, begins: &str) -> String {
     let from = text.find(begins).expect("it is there");
     text[from..].to_owned()

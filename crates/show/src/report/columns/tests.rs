@@ -13,7 +13,7 @@ fn spans() -> impl Strategy<Value = Vec<(u64, u64, f64)>> {
     prop::collection::vec((time, length, -1e6..1e6f64), 1..40)
 }
 
-/// Everything put, with the clock as it was at the end.
+/// Everything put, with the clock's final state.
 fn drawn<C: Cell>(spans: &[(u64, u64, f64)], cell: impl Fn(f64, u64) -> C) -> (Clock, Columns<C>) {
     let mut clock = Clock::starting(spans[0].0);
     let mut columns = Columns::default();

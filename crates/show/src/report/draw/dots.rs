@@ -10,7 +10,7 @@ use super::{LEFT, Px, RIGHT, brief, figure};
 /// Height of a row.
 const ROW: f64 = 26.0;
 
-/// A group: its name, its runs' figures, and their mean as written.
+/// A group: its name, its runs' figures, their mean, and the mean as text.
 pub(in crate::report) struct Dots {
     pub(in crate::report) name: String,
     pub(in crate::report) figures: Vec<f64>,
@@ -18,7 +18,7 @@ pub(in crate::report) struct Dots {
     pub(in crate::report) written: String,
 }
 
-/// Draws groups on one scale; nothing where fewer than two have figures, or all have the same.
+/// Draws groups on one scale; nothing if fewer than two groups have figures, or all figures are equal.
 pub(in crate::report) fn dots(id: &str, title: &str, about: &str, groups: &[Dots]) -> Markup {
     let measured = groups.iter().filter(|group| !group.figures.is_empty());
     if measured.count() < 2 {
@@ -28,7 +28,7 @@ pub(in crate::report) fn dots(id: &str, title: &str, about: &str, groups: &[Dots
     let least = all.clone().fold(f64::INFINITY, f64::min);
     let greatest = all.fold(f64::NEG_INFINITY, f64::max);
     if greatest <= least {
-        // They are all the same, which the table says as well.
+        // All figures are equal; the table shows that as well.
         return Markup::default();
     }
     let step = round_up((greatest - least) / 4.0);

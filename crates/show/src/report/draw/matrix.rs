@@ -11,7 +11,7 @@ use crate::report::Run;
 use crate::report::page::row_name;
 use crate::words::{count, counted};
 
-/// Most threads of a matrix: those that shared most.
+/// Most threads of a matrix; those that shared most are drawn.
 const MOST: usize = 48;
 
 /// Most threads for which the figures are written into the cells.

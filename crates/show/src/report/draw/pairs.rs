@@ -14,7 +14,7 @@ const HEIGHT: f64 = 160.0;
 /// Most pairs that are drawn: the latest.
 const MOST: usize = 400;
 
-/// Draws the pairs; nothing where there are none.
+/// Draws the pairs; nothing if there are none.
 pub(in crate::report) fn pairs(id: &str, trial: &Trial, description: &str) -> Markup {
     let all = trial.pairs.len();
     if all == 0 {
@@ -38,7 +38,7 @@ pub(in crate::report) fn pairs(id: &str, trial: &Trial, description: &str) -> Ma
         let Some(verdict) = verdict else { continue };
         let command = if low.is_empty() { 'M' } else { 'L' };
         let [least, most] = verdict.interval().map(percent);
-        // A string takes whatever is written.
+        // Writing to a string cannot fail.
         let _ = write!(low, "{command}{} {}", Px(x(at)), Px(y(least)));
         let _ = write!(
             mean,

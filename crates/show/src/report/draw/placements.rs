@@ -1,6 +1,5 @@
-//! Where threads were: a row for each thread, in it a lane for each node, the first at the top. What
-//! is drawn in a lane was on that node; a bar over all lanes is a column in which the thread was on
-//! several.
+//! Where threads were: a row for each thread, with a lane for each node, the first at the top. A line in a lane shows
+//! when the thread was on that node; a bar over all lanes is a column in which the thread was on several nodes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -25,10 +24,10 @@ const MOST: usize = 400;
 const NAMED: f64 = 11.0;
 const MOST_NAMED: usize = 100;
 
-/// Between processes.
+/// The distance between processes.
 const BETWEEN: f64 = 18.0;
 
-/// Draws where threads were; nothing where none was seen on a known node.
+/// Draws where threads were; nothing if none was seen on a known node.
 pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup {
     let nodes = &seen.nodes;
     let (rows, left_out) = rows(run);
@@ -46,7 +45,7 @@ pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup 
     let mut body = String::new();
     let mut y = 4.0;
     for group in rows.chunk_by(|one, next| one.1.process == next.1.process) {
-        // A process of one thread, which has its name, needs no heading of its own.
+        // A process with one thread needs no heading: the thread has its name.
         let process = group[0].1.process;
         let is_headed = group.len() > 1 || is_machine(run, process) || !is_named;
         if is_headed {
@@ -127,7 +126,7 @@ fn heading(run: &Run, process: ProcessId, threads: usize, y: f64) -> Markup {
     }
 }
 
-/// What is drawn of a row, by lane.
+/// The lines of a row, by lane.
 fn stays(clock: &Clock, track: &ThreadTrack, y: f64, lane: f64, lanes: f64) -> Markup {
     let mut nodes: BTreeSet<Stay> = BTreeSet::new();
     let columns: Vec<(u64, Stay)> = track.stays.iter().map(|(at, &stay)| (at, stay)).collect();

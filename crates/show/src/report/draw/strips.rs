@@ -1,4 +1,4 @@
-//! Figures over time, a strip for each of what is compared, below one another on the same scale.
+//! Figures over time: one strip for each of the things compared, below one another on the same scale.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use crate::report::columns::{Amount, Cell, Clock, Spread};
 const ALONE: f64 = 110.0;
 const AMONG: f64 = 46.0;
 
-/// Between two strips.
+/// The distance between two strips.
 const BETWEEN: f64 = 10.0;
 
 /// Most strips of a chart.
 const MOST: usize = 16;
 
-/// What is drawn in a column: least, mean and greatest.
+/// What is drawn in a column: the column's number, and the least, mean and greatest figure.
 type Point = (u64, f64, f64, f64);
 
-/// How it is drawn.
+/// How a strip is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::report) enum Drawn {
     /// A line of means in a band from least to greatest.
@@ -37,12 +37,12 @@ pub(in crate::report) struct Strip {
     /// Its class, which gives it a colour.
     class: String,
     points: Vec<Point>,
-    /// What is said of the whole of it, at its end.
+    /// The text for the whole strip, at its end.
     whole: String,
 }
 
 impl Strip {
-    /// A figure over time, times a factor.
+    /// A strip of a figure over time, multiplied by `factor`.
     pub(in crate::report) fn spread<'c>(
         label: &str,
         class: &str,
@@ -70,7 +70,7 @@ impl Strip {
         }
     }
 
-    /// How many of something over time, times a factor; `whole` says what it comes to.
+    /// A strip of a number of things over time, multiplied by `factor`; `whole` is the text for the total.
     pub(in crate::report) fn amount<'c>(
         label: &str,
         class: &str,
@@ -104,7 +104,7 @@ impl Strip {
 
 /// A chart of strips.
 pub(in crate::report) struct Chart {
-    /// Its name, by which it is found on the page.
+    /// Its name, from which its id on the page is made.
     pub(in crate::report) name: &'static str,
     pub(in crate::report) title: &'static str,
     /// What is drawn, as a sentence below the title.
@@ -112,7 +112,7 @@ pub(in crate::report) struct Chart {
     /// The unit of its scale.
     pub(in crate::report) unit: &'static str,
     pub(in crate::report) drawn: Drawn,
-    /// The end of the scale, where that is given by what is measured.
+    /// The end of the scale, if the measure has a greatest value.
     pub(in crate::report) top: Option<f64>,
     pub(in crate::report) strips: Vec<Strip>,
 }
@@ -124,7 +124,7 @@ impl Chart {
         Self { unit, ..self }
     }
 
-    /// The same of percentages, on a scale up to all.
+    /// The same for percentages, on a scale up to 100 %.
     #[must_use]
     pub(in crate::report) fn of_shares(self) -> Self {
         let top = Some(100.0);
@@ -134,7 +134,7 @@ impl Chart {
         }
     }
 
-    /// Draws it; nothing where there is nothing to draw.
+    /// Draws the chart; nothing if all strips are empty.
     pub(in crate::report) fn draw(&self, id: &str, clock: &Clock) -> Markup {
         if self.strips.iter().all(Strip::is_empty) {
             return Markup::default();
@@ -203,7 +203,7 @@ fn described(strip: &Strip, unit: &str) -> String {
     said
 }
 
-/// Columns next to one another, of which a line is drawn through.
+/// Runs of adjacent columns; each is drawn as one line.
 fn stretches(points: &[Point]) -> impl Iterator<Item = &[Point]> {
     points.chunk_by(|one, next| one.0 + 1 == next.0)
 }
@@ -229,7 +229,7 @@ fn line(clock: &Clock, points: &[Point], y: impl Fn(f64) -> f64) -> String {
     path
 }
 
-/// From least to greatest; `None` where that is one line.
+/// The band from least to greatest; `None` if the band is flat.
 fn band(clock: &Clock, points: &[Point], y: impl Fn(f64) -> f64) -> Option<String> {
     let is_flat = |point: &Point| Px(y(point.1)).to_string() == Px(y(point.3)).to_string();
     if points.iter().all(is_flat) {
@@ -260,7 +260,7 @@ fn bars(clock: &Clock, points: &[Point], base: f64, y: impl Fn(f64) -> f64) -> S
     let mut path = String::new();
     for &(number, _, amount, _) in points {
         let (begin, end) = column(clock, number);
-        // Seen even where it is little.
+        // Even a small amount is visible.
         let (top, end) = (y(amount).min(base - 1.5), end.max(begin + 1.5));
         let (begin, end, top, base) = (Px(begin), Px(end), Px(top), Px(base));
         let _ = write!(path, "M{begin} {base}V{top}H{end}V{base}z");

@@ -14,7 +14,6 @@ use crate::words::{count, misses};
 /// Most programs that are compared by name.
 const MOST_PROGRAMS: usize = 50;
 
-/// The comparison.
 pub(super) fn compared(runs: &[Run]) -> Markup {
     let groups = groups(runs);
     if groups.is_empty() {
@@ -45,7 +44,7 @@ pub(super) fn compared(runs: &[Run]) -> Markup {
     }
 }
 
-/// What a group is called, on a machine where that is to be said.
+/// The title of a group, with its machine if `machine` is given.
 fn title(group: &Group<'_>, machine: Option<&str>) -> String {
     let mut title = name(group.policy);
     if let Some(machine) = machine {
@@ -110,7 +109,7 @@ fn means(groups: &[Group<'_>], titles: &[String]) -> Markup {
     }
 }
 
-/// A mean, with its n where that is not the group's.
+/// A mean, with its n if that is not the group's.
 fn cell(unit: Unit, mean: Option<&Mean>, runs: usize) -> Markup {
     html! {
         @match mean {

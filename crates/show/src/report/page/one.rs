@@ -1,4 +1,4 @@
-//! One run: what it was, what it came to, and its charts and tables.
+//! One run: what it was, its results, and its charts and tables.
 
 use std::cmp::Reverse;
 
@@ -210,7 +210,7 @@ fn over_time(run: &Run, seen: &Seen, column: &str) -> Vec<Chart> {
     charts
 }
 
-/// A chart of lines whose figures have no unit; strips in which there is nothing are left out.
+/// A chart of lines whose figures have no unit; empty strips are left out.
 fn line(
     name: &'static str,
     title: &'static str,
@@ -286,7 +286,7 @@ fn penalty(seen: &Seen) -> Chart {
 
 fn local_by_process(run: &Run) -> Chart {
     let processes = run.busiest_processes();
-    // Of a single process it is the chart of all.
+    // For a single process, this would be the chart of all threads.
     let most = match processes.len() {
         0 | 1 => 0,
         _ => MOST_PROCESSES,
@@ -300,7 +300,7 @@ fn local_by_process(run: &Run) -> Chart {
     line("local-processes", title, about, strips).of_shares()
 }
 
-/// What the chart of lines served is; `None` where it is not known of any line whether it was local.
+/// The description of the chart of lines served; `None` if no line is known to be local or remote.
 fn served(run: &Run) -> Option<String> {
     let traffic = run.model.traffic.as_ref()?;
     let all = traffic.assigned + traffic.unassigned;

@@ -94,7 +94,7 @@ fn change(before: &Work, after: &Work) -> Option<String> {
     change.is_finite().then(|| format!("{change:+.1} %"))
 }
 
-/// Pages by node, most first; of many nodes the first.
+/// Pages by node, most first; at most four nodes.
 fn pages(residency: &Residency) -> String {
     let nodes = residency.pages.iter();
     let nodes = nodes.sorted_by_key(|&&(node, pages)| (Reverse(pages), node));
@@ -351,7 +351,7 @@ pub(super) fn settings(run: &Run) -> Markup {
     }
 }
 
-/// Settings by their names in the configuration file; what is left out there is left out here.
+/// Settings by their names in the configuration file; settings that are not set are left out.
 fn listed(settings: &numaherd_herd::Settings) -> Vec<(String, String)> {
     let mut listed = Vec::new();
     let value = serde_json::to_value(settings).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a trial came to: its result as it was printed, how it was made, and its pairs.
+//! The outcome of a trial: its result as it was printed, how it was made, and its pairs.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use crate::report::Run;
 use crate::report::draw::pairs;
 use crate::words::{sentence, stopped};
 
-/// A run's trial; nothing of a run that is none.
+/// A run's trial; nothing if the run was not a trial.
 pub(super) fn trial(number: usize, run: &Run) -> Markup {
     let Some(trial) = &run.charts.trial else {
         return Markup::default();

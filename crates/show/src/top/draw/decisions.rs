@@ -1,4 +1,4 @@
-//! What was decided, the latest first.
+//! The table of decisions, the latest first.
 
 use ratatui_core::layout::Rect;
 

@@ -1,4 +1,4 @@
-//! The rows around the tables: what runs, what it came to, the tabs, the time, the keys.
+//! The rows around the tables: what runs, the sums of the run, the tabs, the time line, the keys.
 
 use ratatui_core::layout::Rect;
 
@@ -67,7 +67,7 @@ fn when(top: &Top) -> String {
     }
 }
 
-/// What the run came to until the moment that is shown.
+/// The sums of the run up to the moment that is shown.
 pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(snapshot) = state.snapshot() else {
         canvas.text(area, 0, 0, "no snapshot yet", Tone::Dim);
@@ -140,7 +140,7 @@ pub(super) fn tabs(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// Where in the run one is, and where something was decided.
+/// The time line: the moment that is shown, and the moments in which something was decided.
 pub(super) fn time(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let moments = top.timeline.moments();
     let (Some(first), Some(last)) = (moments.clone().next(), moments.clone().next_back()) else {
@@ -202,7 +202,7 @@ pub(super) fn foot(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
         if place > 0 {
             x = x.saturating_add(2);
         }
-        // Whole or not at all, but for the first.
+        // A key is shown whole or not at all, except for the first.
         let end = usize::from(x) + part.chars().count();
         if place > 0 && end > usize::from(area.width) {
             break;

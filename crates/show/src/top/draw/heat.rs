@@ -9,13 +9,13 @@ use super::super::heat::{Heat, HeatSource};
 use super::super::theme::Tone;
 use crate::run::Node;
 
-/// Columns of the numbers of nodes on the left.
+/// Columns that the numbers of nodes take on the left.
 const LABEL: u16 = 8;
 
 /// Columns of a cell with its figure.
 const WIDE: u16 = 8;
 
-/// Draws what the threads on each node take from the memory of each.
+/// Draws how much the threads on each node take from the memory of each node.
 pub(super) fn heat(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let state = top.timeline.state();
     let heat = Heat::of(state);
@@ -67,8 +67,8 @@ fn about(source: HeatSource) -> String {
     }
 }
 
-/// What the cells of an area are: with their figures where there is room for a column for each node, else a
-/// letter each, of `by` nodes by `by`.
+/// The cells of an area: with their figures if there is room for a column for each node, otherwise one letter for `by`
+/// nodes by `by`.
 struct Cells<'n> {
     /// The nodes of each row and column.
     nodes: Vec<&'n [Node]>,
@@ -113,7 +113,7 @@ impl<'n> Cells<'n> {
         canvas.text(area, LABEL, y, &label, Tone::Head);
     }
 
-    /// The rows that fit, down to that of the node at `cursor`.
+    /// Draws the rows that fit, down to that of the node at `cursor`.
     fn rows(&self, heat: &Heat, canvas: &mut Canvas<'_>, area: Rect, cursor: usize) {
         let heat = heat.together(self.by);
         let most = heat.most();

@@ -1,5 +1,5 @@
-//! The nodes: a row each, or, where there are too many for the screen, a letter each in rows of what
-//! is measured.
+//! The nodes: a row for each node or, if there are too many for the screen, a letter for each node in one row per
+//! figure.
 
 use ratatui_core::layout::Rect;
 
@@ -9,14 +9,14 @@ use super::super::figures;
 use super::super::theme::Tone;
 use crate::run::{Node, RunModel};
 
-/// Columns of the number of a node, and of what stands beside the bars.
+/// Columns of a node's number, and of the texts beside the bars.
 const NODE: u16 = 5;
 const CPUS: u16 = 9;
 const MEMORY: u16 = 13;
 const CONTROLLER: u16 = 15;
 const LOCAL: u16 = 6;
 
-/// Rows that the nodes take on a screen of so many: a third of it at most.
+/// Rows that the nodes take on a screen of `screen` rows: at most a third.
 pub(super) fn rows(state: &RunModel, screen: u16) -> u16 {
     let nodes = state.nodes.len();
     if nodes == 0 || screen < 8 {
@@ -30,7 +30,6 @@ pub(super) fn rows(state: &RunModel, screen: u16) -> u16 {
     }
 }
 
-/// Draws the nodes.
 pub(super) fn nodes(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
     let nodes = &state.nodes;
     if area.height == 0 {
@@ -109,7 +108,7 @@ fn memory_of(node: &Node) -> (Option<f64>, String) {
     }
 }
 
-/// What the busiest controller serves.
+/// Lines per second that the busiest controller serves.
 fn most_served(nodes: &[Node]) -> f64 {
     nodes
         .iter()
@@ -117,7 +116,8 @@ fn most_served(nodes: &[Node]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// What its controller serves: of its bandwidth where that is known, else of what the busiest serves.
+/// What its controller serves: a share of its bandwidth if that is known, otherwise of what the busiest serves, and the
+/// figures.
 fn controller_of(node: &Node, most: f64) -> (Option<f64>, String) {
     let Some(served) = node.served_per_s else {
         return (None, "-".to_owned());
@@ -130,7 +130,7 @@ fn controller_of(node: &Node, most: f64) -> (Option<f64>, String) {
     }
 }
 
-/// A row for each thing that is measured, with a letter for each node, or each few.
+/// A row for each figure, with a letter for each node, or for each few nodes.
 fn together(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
     const LABEL: u16 = 12;
     let room = usize::from(area.width.saturating_sub(LABEL)).max(1);

@@ -1,4 +1,4 @@
-//! What lies over the tables: the keys, a decision, a thread.
+//! The pages that lie over the tables: the keys, a decision, a thread.
 
 use itertools::Itertools as _;
 use numaherd_world::{MemoryKind, ProcessId, ThreadId};
@@ -38,7 +38,7 @@ const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
 ];
 
-/// What the figures are, for the page of keys.
+/// The meaning of the figures, for the page of keys.
 const MEANING: &str = "PAGES and THREADS have a letter for each node: its share of the process's \
     pages and threads. CLASS is DINO's, by lines fetched from memory per 1000 instructions (MISS): \
     turtle below 2, devil up to 100, super-devil above, by the votes of ten intervals. HOME is the \
@@ -47,7 +47,7 @@ const MEANING: &str = "PAGES and THREADS have a letter for each node: its share 
     of its bandwidth where that is known. A dash is a figure that is not measured. docs/top.md \
     describes it all.";
 
-/// A line of what is open.
+/// A line of the page that is open.
 pub(super) struct OpenLine {
     label: String,
     text: String,
@@ -57,7 +57,7 @@ pub(super) struct OpenLine {
 /// Columns of the labels.
 const LABELS: u16 = 24;
 
-/// Draws what is open, over all of an area.
+/// Draws the page that is open, over the whole area.
 pub(super) fn over(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.clear(area);
     let lines = lines(top, area);
@@ -75,7 +75,7 @@ pub(super) fn over(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// What is open, in lines.
+/// The lines of the page that is open.
 pub(super) fn lines(top: &Top, area: Rect) -> Vec<OpenLine> {
     let mut page = Page {
         lines: Vec::new(),
@@ -99,7 +99,7 @@ pub(super) fn lines(top: &Top, area: Rect) -> Vec<OpenLine> {
     page.lines
 }
 
-/// Lines as they are added.
+/// A page to which lines are added.
 struct Page {
     lines: Vec<OpenLine>,
     width: u16,
@@ -210,7 +210,7 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
     history(top, id, page);
 }
 
-/// How much memory of a kind the process of a thread has, and on which nodes; `None` where kinds were not told apart.
+/// How much memory of a kind a process has, and on which nodes; `None` if kinds were not distinguished.
 fn pages_of_kind(state: &RunModel, process: ProcessId, kind: MemoryKind) -> Option<String> {
     let process = state.snapshot()?.process(process)?;
     let pages = process.residency.as_ref()?.of_kind(kind)?;
@@ -226,7 +226,7 @@ fn pages_of_kind(state: &RunModel, process: ProcessId, kind: MemoryKind) -> Opti
     Some(format!("{memory}: {}", nodes.format(", ")))
 }
 
-/// What was decided about a thread, the latest first.
+/// The decisions about a thread, the latest first.
 fn history(top: &Top, id: ThreadId, page: &mut Page) {
     let state = top.timeline.state();
     let latest = state.log.latest().rev();

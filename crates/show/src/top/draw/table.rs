@@ -8,7 +8,6 @@ use super::super::columns::{Cell, Column, Row, fit};
 use super::super::theme::Tone;
 use super::Layout;
 
-/// Draws the table.
 pub(super) fn table(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
     let state = top.timeline.state();
     let columns = fit(top.ui.tab.columns(), state, layout.table.width);
@@ -48,7 +47,7 @@ pub(super) fn table(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
     }
 }
 
-/// So many columns of an area's row, as far as they are in it.
+/// The field of `wide` columns at `x` in row `y` of an area, cut to the area.
 fn field(area: Rect, x: u16, wide: u16, y: u16) -> Rect {
     let row = Rect {
         x: area.x.saturating_add(x),
@@ -68,7 +67,7 @@ fn put(canvas: &mut Canvas<'_>, field: Rect, column: Column, text: &str, tone: T
     }
 }
 
-/// A letter for each share; the most of each few where there are more than columns.
+/// A letter for each share; if there are more shares than columns, the largest of each few.
 fn levels(canvas: &mut Canvas<'_>, field: Rect, shares: &[f64]) {
     let by = shares
         .len()

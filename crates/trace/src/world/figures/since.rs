@@ -1,10 +1,10 @@
-//! What came of a part of a run: the difference of two figures of it.
+//! The results of a part of a run: the difference between two of its figures.
 
 use super::*;
 
 impl Figures {
-    /// What came of a run since it had come to `earlier`: times and counts are of that part. Where pages are is
-    /// as at its end, and rightness and the share of remote accesses are of the whole run, as it is counted.
+    /// The results of a run since `earlier`: times and counts cover that part. The places of pages are those at its
+    /// end. Rightness and the share of remote accesses cover the whole run, because they are only counted so.
     pub(crate) fn since(self, earlier: &Self) -> Self {
         let instructions = self.instructions - earlier.instructions;
         let links = self.links.iter().zip(&earlier.links);

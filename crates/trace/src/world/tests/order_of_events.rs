@@ -1,4 +1,4 @@
-//! Who runs when: sleeps and wakes, turns on a core, where threads begin, loops.
+//! Which thread runs when: sleeps and wakes, turns on a core, where threads begin, loops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::{
 use crate::Event;
 use crate::world::{Analysis, Figures, Options, TraceWorld};
 
-/// So many instructions; at 2 ns each.
+/// That many instructions, at 2 ns each.
 fn work(instructions: u32) -> Event {
     Event::filler(instructions)
 }
 
-/// Free of what the kernel's work costs.
+/// The same options without costs of the kernel's work.
 fn free(mut options: Options) -> Options {
     (options.switch_ns, options.wake_ns) = (0, 0);
     options
@@ -53,7 +53,7 @@ fn a_sleeping_thread_goes_on_when_it_is_woken_and_an_early_wake_is_remembered() 
         vec![Event::wake(1, 0), work(10)],
         vec![Event::filler(0), work(1000), Event::sleep(0), work(100)],
     ];
-    // The first wake makes the second thread; nobody else wakes it, so it is let go on.
+    // The first wake makes the second thread; nobody wakes it again, so it is released.
     let figures = to_the_end(world(early, free(given(&[0, 1], &[]))));
     assert_eq!((in_microseconds(&figures), figures.released), (2.2, 1));
     let twice = vec![
@@ -164,7 +164,7 @@ fn a_loop_plays_everything_again_with_pages_and_threads_where_they_are() {
 #[test]
 fn who_only_makes_the_others_and_waits_is_played_once() {
     let events = |loops| {
-        // It makes two threads, and lets them go on once both are there.
+        // It makes two threads, and wakes them once both exist.
         let maker = [1, 2, 1, 2].map(|worker| Event::wake(worker, 1));
         let maker = [maker.to_vec(), vec![Event::sleep(1)]].concat();
         let waits = || vec![Event::sleep(0), Event::sleep(0)];
@@ -185,8 +185,8 @@ fn who_only_makes_the_others_and_waits_is_played_once() {
     assert_eq!((twice.loops, twice.released), (2, 0));
 }
 
-/// A maker that makes two threads and lets them go on once both have set up: each walks through its first pages
-/// and then through its others.
+/// A maker that makes two threads and wakes them once both have set up: each walks through its first pages and then
+/// through its others.
 fn with_set_up() -> Vec<Vec<Event>> {
     let maker = [
         vec![Event::wake(1, 1), Event::wake(2, 1)],
@@ -228,8 +228,8 @@ fn what_comes_before_all_are_released_is_played_once() {
 
 #[test]
 fn a_wake_from_before_the_waker_s_place_ends_a_sleep_behind_the_sleeper_s() {
-    // The maker lets both go on when the first is ready. The second is still at work then: its place is at its next
-    // sleep, behind its wake of the first.
+    // The maker wakes both when the first is ready. The second is still at work then: its place is at its next sleep,
+    // behind its wake of the first.
     let events = || {
         let maker = vec![
             Event::wake(1, 0),
@@ -266,8 +266,8 @@ fn a_wake_from_before_the_waker_s_place_ends_a_sleep_behind_the_sleeper_s() {
     assert_eq!(in_microseconds(&thrice), 18.0);
 }
 
-/// Microseconds of so many loops, of threads on cores of their own, and how often somebody outside the trace let one go on.
-/// The trace tells where set-up ends.
+/// Microseconds that `loops` loops take, of threads on cores of their own, and how often somebody outside the trace
+/// released one. The trace must show where set-up ends.
 fn with_known_set_up(events: &[Vec<Event>], loops: u32) -> (f64, u64) {
     let options = Options {
         loops,
@@ -297,7 +297,7 @@ fn a_worker_that_needed_no_wake_is_released_with_the_others_though_it_sleeps_aga
         work(300),
     ];
     // Late in the recording, so that it did not sleep before it went on; early here: it waits for the first again when
-    // the maker lets that go on.
+    // the maker wakes that one.
     let second = vec![Event::sleep(0), work(100), Event::sleep(0), work(500)];
     let events = [maker, first, second];
     let played = |loops| with_known_set_up(&events, loops);
@@ -320,15 +320,16 @@ fn a_wake_that_made_a_thread_ends_no_other_sleep_of_it_in_later_loops() {
     assert_eq!((played(1), played(3)), (6.0, 18.0));
 }
 
-/// So many instructions, in pieces, so that no core runs far ahead of the others.
+/// That many instructions, in pieces, so that no core runs far ahead of the others.
 fn in_pieces(instructions: usize) -> Vec<Event> {
     vec![work(1); instructions]
 }
 
-/// A round of three workers: each executes so many instructions, and then one wakes the two others, which sleep until then.
+/// A round of three workers: each executes its number of instructions, and then one wakes the two others, which sleep
+/// until then.
 type Round = (usize, [usize; 3]);
 
-/// A maker that makes three workers, and lets all go on when one of them has set up, in so many rounds.
+/// A maker that makes three workers, and releases all of them when one of them has set up, in these rounds.
 fn fork_join(ready: usize, set_up: &[Round], rounds: &[Round]) -> Vec<Vec<Event>> {
     let wake = |worker: usize| Event::wake(worker as u32 + 1, 0);
     let all = || (0..3).map(wake);
@@ -456,8 +457,8 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(), run());
 }
 
-/// Four threads: each loads and stores anywhere in what all share, one access in so many, and else walks
-/// through pages of its own.
+/// Four threads: one in `one_in` accesses of each goes anywhere in what all share; with the others it walks through
+/// pages of its own.
 fn sharers(one_in: u64) -> Vec<Vec<Event>> {
     let events = |thread: u64| {
         let mut at = thread;

@@ -291,7 +291,7 @@ fn what_a_sleeper_left_in_a_tlb_is_credited_until_its_core_sleeps_deeply() {
             [vec![Event::filler(0)], walk(0, 8, 1), vec![Event::sleep(0)]].concat(),
         ];
         let world = world(events, given(&[0, 2], &[]));
-        // Whoever lets it go on at the end.
+        // Somebody outside the trace wakes it at the end.
         to_the_end(world).unit.unwrap().counts.infrequent
     };
     let (short, long, longer) = (run(1), run(4), run(16));

@@ -20,7 +20,7 @@ fn the_examples_of_the_documentation_are_profiles() {
     assert_eq!(read, ["tables", "paths"]);
 }
 
-/// The reader itself tells its keys, when it meets one that it does not know.
+/// The reader itself lists its keys when it meets one that it does not know.
 #[test]
 fn every_key_is_documented_under_its_table() {
     let sections = [
