@@ -13,7 +13,7 @@
 #
 # Trials are kept in docs/trials, a file each, in a folder for the last commit that changed more than documents, and are there to
 # be committed. One is made again when its scenario, the lab or the workloads have changed, and one of our policies also when what
-# decides and acts has. One that failed is made again if its file is removed.
+# decides and acts has, comments aside. One that failed is made again if its file is removed.
 #
 # `make setup`, `scripts/setup.sh linux 7.3` and `scripts/setup.sh peers` come first; a peer that is missing says so on the page.
 # These can be set, and stay the same for all stages:
@@ -80,7 +80,7 @@ find "$trials" -name '*.json' | while read -r file; do
         linux | linux-* | interleave | weighted-interleave | numad | scx_*) ;;
         *) paths+=("${ours[@]}") ;;
     esac
-    git diff --quiet "$(basename "$(dirname "$file")")" HEAD -- "${paths[@]}" || changed=$?
+    git diff --quiet -I'^\s*//' "$(basename "$(dirname "$file")")" HEAD -- "${paths[@]}" || changed=$?
     case $changed in
         0) cp -n "$file" "$kept" ;;
         1) rm "$file" ;;

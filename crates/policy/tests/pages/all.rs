@@ -14,10 +14,10 @@ pub fn policies() -> String {
          NUMAHERD_RENEW=1 cargo test -p numaherd-policy --test pages -->\n\
          # Policies\n\n\
          A policy is a *placement* (which core each thread runs on) joined with a *paging* (which \
-         node each page lives on). Any placement can be joined with any paging: `dino+whole-set`, \
-         `di-plain+window`. Each has a page of its own: the problem, the rule, the terms and the \
-         properties, as its file in `crates/policy/src` states them, its settings, and what of the \
-         papers' claims about it holds here.\n\n\
+         node each page lives on). A placement can be joined with any paging, such as `dino+whole-set` or \
+         `di-plain+window`; `kmaf` and `tlb-miss-history` need one that finds out which threads share pages. Each \
+         policy has a page of its own: the problem, the rule, the terms and the properties, as its file in \
+         `crates/policy/src` states them, its settings, and which of the papers' claims about it hold here.\n\n\
          | policy | placement | paging | what it does | needs | from |\n\
          |---|---|---|---|---|---|\n",
     );
@@ -50,7 +50,7 @@ pub fn policies() -> String {
         row(&mut page, &[&code(rule.name), rule.what, rule.source]);
     }
     page.push_str(
-        "\n## Settings\n\nWhat is left out of `[classes]` is the preset's: `paper` (2, 100, 7 of 10) or \
+        "\n## Settings\n\nKeys that `[classes]` lacks have the values of the preset: `paper` (2, 100, 7 of 10) or \
          `clavis` (1.5, 50, 5 of 10, and only when the mean moved by more than 3). How often threads are \
          placed (1000 ms, DINO 3.3.3; 10 ms for `brm`, BRM 5) and samples are read (10 ms, DINO 4.2) is \
          set for the loop: `placement_interval_ms` and `paging_interval_ms` in `[herd]`.\n\n",

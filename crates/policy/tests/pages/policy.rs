@@ -98,6 +98,9 @@ fn in_short(page: &mut String, entry: &NamedPolicy, policy: &Policy) {
         Some(time) => format!("{} ms", time.as_millis()),
         None => "1000 ms".into(),
     };
+    // A paging that looks at no accesses acts when threads are placed, or never.
+    let paging = policy.paging.needs();
+    let looks = !paging.signals.is_empty() || !paging.also.is_empty();
     let scope = match policy.placement.needs().own.scope.unwrap_or_default() {
         AffinityScope::Core => "its core",
         AffinityScope::Domain => "its memory domain",
@@ -115,7 +118,10 @@ fn in_short(page: &mut String, entry: &NamedPolicy, policy: &Policy) {
         ("needs", needs),
         ("also uses, where it can be had", also.join(", ")),
         ("threads are placed every", often),
-        ("pages are considered every", "10 ms".into()),
+        (
+            "pages are considered every",
+            if looks { "10 ms".into() } else { String::new() },
+        ),
         ("a thread may run within", scope.into()),
     ] {
         if is.is_empty() {
@@ -245,7 +251,7 @@ fn claims(page: &mut String, name: &str) {
     let held = about.iter().filter(|claim| claim.holds).count();
     let _ = write!(
         page,
-        "{held} of the {} claims about it hold on our models. [FIDELITY.md](../FIDELITY.md), made by \
+        "Claims about it that hold on our models: {held} of {}. [FIDELITY.md](../FIDELITY.md), made by \
          `scripts/fidelity.sh`, explains each of them.\n\n\
          | paper | claim | says | ours | holds |\n|---|---|---|---|---|\n",
         about.len()
@@ -290,9 +296,9 @@ fn with_unit(figure: f64, unit: &str) -> String {
     format!("{} {unit}", shown(figure)).trim_end().to_owned()
 }
 
-/// Three digits that count.
+/// Three digits that count; what rounding has left of nothing is nothing.
 fn shown(figure: f64) -> String {
-    if figure == 0.0 {
+    if figure.abs() < 1e-9 {
         return "0".into();
     }
     let whole = figure.abs().log10().floor() as i32 + 1;
