@@ -114,7 +114,7 @@ fn hints_are_given_to_threads_and_taken_back() {
     );
     let script = include_str!("guest/hints.sh");
     assert_says(
-        &["--real-time", "--limit", "4m"],
+        &["--real-time", "--limit", "8m"],
         &format!("HINTS={}\n{script}", hints.display()),
         &[
             "without sched_ext, hints are refused: no sched_ext",

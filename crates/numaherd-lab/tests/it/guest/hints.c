@@ -3,6 +3,7 @@
  *
  *   hints make PATH      makes the map and pins it
  *   hints of PATH TID    prints the hint of a thread, or "none"
+ *   hints wait PATH TID  waits until a thread prefers a place, for at most a minute
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,6 +66,21 @@ static int types(void)
 	return bpf(BPF_BTF_LOAD, (union bpf_attr){ .btf = (uintptr_t)&all, .btf_size = sizeof all });
 }
 
+/* Whether a thread has a hint, and which. */
+static int read_hint(const char *path, const char *tid, uint64_t *hint)
+{
+	int map = bpf(BPF_OBJ_GET, (union bpf_attr){ .pathname = (uintptr_t)path });
+	int task = syscall(SYS_pidfd_open, atoi(tid), PIDFD_THREAD);
+	uint64_t value[4] = { 0 };
+	union bpf_attr element = { .map_fd = map, .key = (uintptr_t)&task, .value = (uintptr_t)value };
+	int has_one = bpf(BPF_MAP_LOOKUP_ELEM, element) == 0;
+
+	*hint = value[0];
+	close(task);
+	close(map);
+	return has_one;
+}
+
 int main(int count, char **arguments)
 {
 	if (count == 3 && !strcmp(arguments[1], "make")) {
@@ -80,17 +96,22 @@ int main(int count, char **arguments)
 
 		bpf(BPF_OBJ_PIN, (union bpf_attr){ .pathname = (uintptr_t)arguments[2], .bpf_fd = map });
 	} else if (count == 4 && !strcmp(arguments[1], "of")) {
-		int map = bpf(BPF_OBJ_GET, (union bpf_attr){ .pathname = (uintptr_t)arguments[2] });
-		int task = syscall(SYS_pidfd_open, atoi(arguments[3]), PIDFD_THREAD);
-		uint64_t value[4];
-		union bpf_attr element = { .map_fd = map, .key = (uintptr_t)&task, .value = (uintptr_t)value };
+		uint64_t hint;
 
-		if (bpf(BPF_MAP_LOOKUP_ELEM, element) < 0)
-			puts("none");
+		if (read_hint(arguments[2], arguments[3], &hint))
+			printf("%llu\n", (unsigned long long)hint);
 		else
-			printf("%llu\n", (unsigned long long)value[0]);
+			puts("none");
+	} else if (count == 4 && !strcmp(arguments[1], "wait")) {
+		uint64_t hint = 0;
+
+		for (int tries = 0; !(read_hint(arguments[2], arguments[3], &hint) && hint); tries++) {
+			if (tries == 6000)
+				return 1;
+			usleep(10000);
+		}
 	} else {
-		fputs("usage: hints make PATH | hints of PATH TID\n", stderr);
+		fputs("usage: hints make PATH | hints of PATH TID | hints wait PATH TID\n", stderr);
 		return 2;
 	}
 	return 0;

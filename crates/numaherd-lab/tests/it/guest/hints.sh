@@ -4,18 +4,11 @@ map=/sys/fs/bpf/numaherd/hints
 hint() { "$HINTS" of $map "$1"; }
 mask() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
 say() { [ "$2" = "$3" ] && echo "$1" || echo "NOT: $1 ($2, not $3)"; }
-# Waits until a process prefers a place; the map is asked over and over, for at most so many times.
-hinted() {
-    tries=0
-    until [ "$(hint "$1")" -ge 1 ] 2>/dev/null; do
-        tries=$((tries + 1))
-        [ $tries -lt 20000 ] || { echo "NOT: $1 has a hint"; return 1; }
-    done
-}
+hinted() { "$HINTS" wait $map "$1" || { echo "NOT: $1 has a hint"; return 1; }; }
 set -- "$NUMAHERD" run --policy random --interval 50ms --enforce scx
 
 sh -c 'while :; do :; done' & p=$!
-sh -c 'while :; do :; done' & q=$!
+sleep 1000 & q=$!
 found=$(mask $p)
 "$@" --pid $p 2>&1 | sed -n 's/.*\(no sched_ext\).*/without sched_ext, hints are refused: \1/p'
 
