@@ -66,9 +66,12 @@ numaherd=${NUMAHERD:-${CARGO_TARGET_DIR:-target}/release/numaherd}
 
 # What is known of the trials of earlier commits, with what this commit has.
 trials=docs/trials kept=target/results/$commit
-lab=(crates/{experiment,hardware,lab,topology}/src crates/lab/*/src crates/numaherd-lab/src/{cli,compare,guest,held,lab}* data/machines
-    menagerie ':!crates/experiment/src/'{chart,claims,penalties,playback,statistics,table}'*' ':!crates/numaherd-lab/src/compare/'{overview,table}.rs
-    ':!crates/hardware/src/ipm*' ':!**/tests' ':!**/tests.rs' ':!**/snapshots')
+lab=(crates/{experiment,hardware,lab,topology}/src crates/lab/*/src crates/lab/pmu data/machines menagerie
+    crates/numaherd-lab/src/{cli,compare,guest,held,lab}*
+    # What only prints, or is of other experiments.
+    ':!crates/experiment/src/'{chart,claims,penalties,playback,statistics,table}'*'
+    ':!crates/numaherd-lab/src/compare/'{overview,table}.rs
+    ':!crates/hardware/src/ipm*' ':!**/tests/**' ':!**/tests.rs' ':!**/snapshots/**')
 ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
 mkdir -p "$kept" "$trials/$commit"
 find "$trials" -name '*.json' | while read -r file; do

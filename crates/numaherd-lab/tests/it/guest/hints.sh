@@ -1,5 +1,5 @@
-# In a guest with four nodes of two CPUs, whose kernel says that a scheduler runs which takes hints; only its map is there
-# ($HINTS). Says what held, a line each; what did not is shown as it is.
+# In a guest with four nodes of two CPUs. Files in place of the kernel's say that a scheduler for hints runs; only its map,
+# made by $HINTS, is real. Says what held, a line each; what did not is shown as it is.
 map=/sys/fs/bpf/numaherd/hints
 hint() { "$HINTS" of $map "$1"; }
 mask() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
