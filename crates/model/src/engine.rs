@@ -10,7 +10,8 @@
 //! the time to fetch what it held, with as many lines in flight as usual. Its requests to the uncore are counted, but
 //! the lines are not counted as misses, so that miss rates stay those of the profile. Each page that moves takes
 //! [`Options::page_move_ns`], which the thread that it is moved for loses: the mover needs a CPU, and the process waits
-//! for its page tables. With [`Options::page_moves_disturb`], moves also take bandwidth from other threads (`copy`).
+//! for its page tables. Moves also take bandwidth from other threads (`copy`), unless
+//! [`Options::page_moves_disturb`] is false.
 
 mod balancing;
 mod copy;

@@ -64,7 +64,7 @@ settings! {
         own_lines_wait: bool = true;
         /// Whether pages that move take bandwidth of controllers and links from the other threads and wait there
         /// themselves, and the process finds none of their lines in its caches afterwards.
-        page_moves_disturb: bool = false;
+        page_moves_disturb: bool = true;
         /// Whether the modelled kernel balances memory between nodes (`kernel.numa_balancing`): it moves pages
         /// towards the threads that fault on them, and threads that no policy places to their pages.
         numa_balancing: bool = false;

@@ -51,6 +51,7 @@ pub fn measure(effort: &Effort, traces: &Traces, machines: &Machines) -> Result<
     let second = machines.testbed(SECOND)?;
     let windows = sweep::testbeds(&second);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
+    measured.append(cpu::by_noise(&testbed, effort)?);
     measured.append(effort.with_intervals(|effort| mpi::measure(&testbed, effort))?);
     measured.append(mpi::by_waking(&testbed, effort)?);
     measured.append(effort.with_intervals(|effort| lamp::measure(&second, effort))?);

@@ -127,19 +127,22 @@ fn shown(decimals: usize, runs: usize, figures: impl Fn(&[usize]) -> Vec<f64>) -
     figures(&all).into_iter().enumerate().map(show).collect()
 }
 
-/// A row of a table by how many seconds pass before something happens, 0 for never: that time, and the figures of the
-/// effort's runs as [`shown`] gives them.
-pub fn row_after(
-    seconds: f64,
+/// A row of a table: what it is of, and the figures of the effort's runs as [`shown`] gives them.
+pub fn row_of_runs(
+    name: String,
     effort: &Effort,
     figures: impl Fn(&[usize]) -> Vec<f64>,
 ) -> Vec<String> {
-    let name = match seconds {
-        0.0 => "never".to_owned(),
-        seconds => format!("{seconds} s"),
-    };
     let shown = shown(1, effort.seeds().len(), figures);
     [name].into_iter().chain(shown).collect()
+}
+
+/// How a row is called by how many seconds pass before something happens; 0 is never.
+pub fn after(seconds: f64) -> String {
+    match seconds {
+        0.0 => "never".to_owned(),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 /// A sample of these runs alone.

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::setup::{BRM, Memory, Setup, on_xen};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{
-    self, Effort, KERNEL, Workload, improvement, increase, of_runs, row_after,
+    self, Effort, KERNEL, Workload, after, improvement, increase, of_runs, row_of_runs,
 };
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
@@ -173,7 +173,7 @@ pub(super) fn by_waking(setup: &Setup, effort: &Effort) -> Result<Measured> {
                 largest(&deviations),
             ]
         };
-        Ok(row_after(seconds, effort, figures))
+        Ok(row_of_runs(after(seconds), effort, figures))
     };
     let rows = WAKES_S.into_iter().map(row).collect::<Result<Vec<_>>>()?;
     let headings = [

@@ -16,7 +16,7 @@ use numaherd_model::program::{Curve, Program};
 use super::runs::{Compared, Runs, pace, waking_elsewhere};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{
-    Effort, KERNEL, Testbed, Workload, improvement, of_runs, program, row_after,
+    Effort, KERNEL, Testbed, Workload, after, improvement, of_runs, program, row_of_runs,
 };
 
 /// The eleven jobs.
@@ -103,7 +103,9 @@ impl Figures {
         Self {
             gains: first(Runs::improvements),
             worst_gains: first(Runs::worst_improvements),
-            moves: in_table.map(|(_, job)| mean(&policy(job).moves)).collect(),
+            moves: in_table
+                .map(|(_, job)| mean(policy(job).moves.iter().map(Sample::mean)))
+                .collect(),
         }
     }
 }
@@ -192,7 +194,7 @@ pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> 
                 smallest(&worst),
             ]
         };
-        Ok(row_after(seconds, effort, figures))
+        Ok(row_of_runs(after(seconds), effort, figures))
     };
     let rows = WAKES_ELSEWHERE_S
         .into_iter()

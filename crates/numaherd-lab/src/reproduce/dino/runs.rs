@@ -5,9 +5,9 @@
 
 use anyhow::{Context, Result};
 use numaherd_experiment::Ran;
-use numaherd_experiment::statistics::{Sample, mean};
+use numaherd_experiment::statistics::Sample;
 
-use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, improvement};
+use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, improvement, of_runs};
 
 /// Mean time in seconds after which a CPU's sleeping thread wakes up on another CPU: the paper's Linux 2.6.29
 /// knows no home of a thread. Our choice; if it is short compared with a run, threads that sleep now and then
@@ -40,8 +40,8 @@ pub(super) fn pace(ran: &Ran, job: usize) -> Option<f64> {
 pub(super) struct Runs {
     /// Times over the runs, by job.
     pub(super) times: Vec<Sample>,
-    /// Moves of a job's process between memory domains per hour, by job; mean over the runs.
-    pub(super) moves: Vec<f64>,
+    /// Moves of a job's process between memory domains per hour, over the runs, by job.
+    pub(super) moves: Vec<Sample>,
 }
 
 impl Runs {
@@ -75,12 +75,21 @@ impl Runs {
         });
         let moves = jobs.map(|job| {
             let per_hour = |one: &Ran| one.work[job].thread_moves as f64 / one.seconds * 3600.0;
-            mean(ran.iter().map(|one| per_hour(one)))
+            Sample(ran.iter().map(|one| per_hour(one)).collect())
         });
         Ok(Self {
             times: times.collect::<Result<_>>()?,
             moves: moves.collect(),
         })
+    }
+
+    /// These runs alone.
+    pub(super) fn of_runs(&self, runs: &[usize]) -> Self {
+        let of = |samples: &[Sample]| samples.iter().map(|one| of_runs(one, runs)).collect();
+        Self {
+            times: of(&self.times),
+            moves: of(&self.moves),
+        }
     }
 
     /// Improvement of each job's mean time.
@@ -148,7 +157,7 @@ mod tests {
     fn improvements_are_in_percent_of_the_kernels_time() {
         let runs = |times: [[f64; 2]; 2]| Runs {
             times: times.map(|times| Sample(times.into())).into(),
-            moves: vec![0.0; 2],
+            moves: vec![Sample(vec![0.0]); 2],
         };
         let kernel = runs([[90.0, 110.0], [50.0, 50.0]]);
         let other = runs([[80.0, 80.0], [60.0, 65.0]]);
