@@ -75,9 +75,10 @@ lab=(crates/{experiment,hardware,lab,topology}/src crates/lab/*/src crates/lab/p
 ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
 mkdir -p "$kept" "$trials/$commit"
 find "$trials" -name '*.json' | while read -r file; do
-    # SCENARIO.KERNEL.CONTENDER.REPEAT.json; a scenario's name need not be that of its file.
+    # SCENARIO.KERNEL.CONTENDER.REPEAT.json; a scenario's name need not be that of its file. Its own comes before those of its
+    # programs.
     trial=$(basename "$file") contender=${file%.*.json} changed=0
-    mapfile -t paths < <(grep -lrx "name = \"${trial%%.*}\"" scenarios)
+    mapfile -t paths < <(grep -rm1 '^name = ' scenarios | sed -n "s/:name = \"${trial%%.*}\"$//p")
     paths+=("${lab[@]}")
     case ${contender##*.} in
         linux | linux-* | interleave | weighted-interleave | numad | scx_*) ;;
