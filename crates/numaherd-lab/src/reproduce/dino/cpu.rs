@@ -12,7 +12,7 @@ use numaherd_experiment::claims::{Measured, changes, list};
 use numaherd_experiment::statistics::{Sample, largest, mean, smallest};
 use numaherd_model::{Completion, Job, Program, Until};
 
-use super::runs::{Compared, Runs};
+use super::runs::{Compared, Runs, pace};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, program, row_of_runs};
 
@@ -29,6 +29,9 @@ const NONE: f64 = 1.0;
 /// Standard deviations of counts, as shares of them, for what votes are worth as a function of them. The paper's figures
 /// are compared at 0.
 const COUNTER_NOISE: [f64; 4] = [0.0, 0.05, 0.1, 0.2];
+
+/// Part of an hour for which each of them is observed.
+const NOISY_PART: f64 = 0.25;
 
 /// Instructions of one run, from the log that accompanies the authors' own scheduler and was taken on the same
 /// machine (FACTS 1.3): their inputs were not the library's. The length of a run matters, since DI deals anew
@@ -65,13 +68,8 @@ pub(super) fn for_an_hour(effort: &Effort) -> Result<Workload> {
     Ok(Workload::new(jobs(&NAMED)?, effort.part_of_hour(1.0)))
 }
 
-/// The workload until each program has completed three times.
-fn three_times() -> Result<Workload> {
-    Ok(Workload::new(jobs(&NAMED)?, Until::Completions(3)))
-}
-
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    let workload = three_times()?;
+    let workload = Workload::new(jobs(&NAMED)?, Until::Completions(3));
     let all = Compared::of(testbed, &workload, &second, effort)?;
     let kernel = &all.kernel;
     let [plain, migrate, dino] = all.policies().map(|(_, runs)| runs.improvements(kernel));
@@ -154,8 +152,8 @@ fn moves_in_table(runs: &Runs) -> Vec<f64> {
     moves.map(Sample::mean).collect()
 }
 
-/// What the votes on a thread's class are worth where counts differ from what a program does (§3.3.3: they are there for
-/// sudden spikes): DINO beside DINO that takes each interval's class, and beside DI-Migrate, by how much counts differ.
+/// What the votes on a thread's class are worth (§3.3.3: they are there for sudden spikes): gains and moves under DINO, under
+/// DINO that takes each interval's class, and under DI-Migrate, by how much counts differ from what a program does.
 pub(super) fn by_noise(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let unvoted = testbed.with(|settings| {
         (settings.classes.votes, settings.classes.of_last) = (Some(1), Some(1));
@@ -165,12 +163,12 @@ pub(super) fn by_noise(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         (&unvoted, "dino"),
         (testbed, "di-migrate"),
     ];
-    let workload = three_times()?;
-    let kernel = Runs::of(testbed, KERNEL, &workload, &second, effort)?;
+    let workload = Workload::new(jobs(&NAMED)?, effort.part_of_hour(NOISY_PART));
+    let kernel = Runs::of(testbed, KERNEL, &workload, &pace, effort)?;
     let row = |noise: f64| -> Result<Vec<String>> {
         let mut workload = workload.clone();
         workload.options.counter_noise = noise;
-        let under = |(testbed, policy)| Runs::of(testbed, policy, &workload, &second, effort);
+        let under = |(testbed, policy)| Runs::of(testbed, policy, &workload, &pace, effort);
         let all: Vec<Runs> = policies.into_iter().map(under).collect::<Result<_>>()?;
         let figures = |runs: &[usize]| {
             let kernel = kernel.of_runs(runs);
