@@ -30,7 +30,7 @@ const NONE: f64 = 1.0;
 /// are compared at 0.
 const COUNTER_NOISE: [f64; 4] = [0.0, 0.05, 0.1, 0.2];
 
-/// Part of an hour for which each of them is observed.
+/// Part of an hour for which the workload is observed with each.
 const NOISY_PART: f64 = 0.25;
 
 /// Instructions of one run, from the log that accompanies the authors' own scheduler and was taken on the same
