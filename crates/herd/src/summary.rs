@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numaherd_policy::losses::{Basis, Estimate, Losses, Range};
+use numaherd_policy::losses::{Basis, Estimate, Losses, Range, Withheld};
 use numaherd_world::{Counts, Enforcement, PageFailure, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,9 @@ pub struct Totals {
     /// Lost cores, by what they are estimated from; nothing is added while all is idle or nothing is known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Basis, LostSums>,
+    /// Seconds in which the policy left what could be had, by what kept it from acting.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub withheld: BTreeMap<Withheld, f64>,
     /// Threads whose affinities were given back, or hints taken back, in pauses and at the end; `None` if the ledger
     /// says nothing.
     pub restored: Option<u64>,
@@ -215,6 +218,9 @@ impl Totals {
             return;
         };
         let seconds = interval_ns as f64 / 1e9;
+        if let Some(why) = losses.withheld {
+            *self.withheld.entry(why).or_default() += seconds;
+        }
         let sums = self.lost.entry(known.from).or_default();
         sums.seconds += seconds;
         sums.lost.add(&known.lost, seconds);

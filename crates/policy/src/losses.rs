@@ -67,6 +67,35 @@ pub struct Losses {
     /// The processes that lose most of the mean, those first; `None` where there is no mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<ProcessLost>>,
+    /// Why the policy leaves what could be had; `None` where nothing could, or the policy does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
+}
+
+/// Why a policy leaves what could be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Withheld {
+    /// Hardly anything has been counted of most busy threads.
+    New,
+    /// What it did last is still being judged.
+    Judging,
+    /// What it did last gained nothing, so it tries nothing for a while.
+    Resting,
+    /// The processes lack credit for what it would cost.
+    Credit,
+    /// What it finds gains less than must be gained.
+    Little,
+    /// By some of the estimates, what it finds would lose.
+    Unsure,
+    /// In the last looks together, what it finds would not have gained enough, or no more than by chance.
+    Fleeting,
+    /// What it finds cannot be undone, and does not gain enough for that.
+    ForGood,
+    /// The kernel is about to move a thread by itself.
+    Kernel,
+    /// Over the time that the threads have been seen, the gain would not have paid for the moves.
+    Young,
 }
 
 /// What the threads of a process lose.
@@ -76,6 +105,18 @@ pub struct ProcessLost {
     pub id: ProcessId,
     /// Cores, of the mean.
     pub lost: f64,
+}
+
+impl Losses {
+    /// The same with why the policy leaves what could be had, if anything could.
+    pub(crate) fn withheld(self, why: Option<Withheld>) -> Self {
+        let could = match &self.estimate {
+            Estimate::Known(known) => known.recoverable.as_ref().and_then(|range| range.mean),
+            Estimate::Idle | Estimate::Unknown(_) => None,
+        };
+        let withheld = why.filter(|_| could.is_some_and(|cores| cores > 0.0));
+        Self { withheld, ..self }
+    }
 }
 
 /// What is known of what threads lose.
@@ -224,6 +265,7 @@ impl Meter {
             judged: rounded(judged),
             estimate,
             processes,
+            withheld: None,
         })
     }
 
@@ -320,6 +362,7 @@ impl Observer {
                 judged: 0.0,
                 estimate: Estimate::Idle,
                 processes: None,
+                withheld: None,
             });
         }
         let (stage, rule) = self.staged.set(snapshot, topology);

@@ -5,10 +5,11 @@ mod sums;
 
 use std::collections::BTreeMap;
 
-use numaherd_herd::LostSums;
-use numaherd_policy::losses::{Basis, Estimate, Losses, Range, Unknown};
+use itertools::Itertools as _;
+use numaherd_herd::{LostSums, Totals};
+use numaherd_policy::losses::{Basis, Estimate, Losses, Range, Unknown, Withheld};
 
-use crate::words::{counted, nanoseconds_of, short, time};
+use crate::words::{counted, listed, nanoseconds_of, short, time};
 pub use sums::LostTime;
 pub(crate) use sums::{LostTimes, main};
 
@@ -41,10 +42,14 @@ pub fn sentence(losses: &Losses) -> String {
         Some(had) => format!("{had} of them could be had by another placement"),
         None => "how many of them could be had is not known yet".to_owned(),
     };
-    format!(
+    let mut said = format!(
         "{lost} of {cores} are lost to caches and memory; {had}. Estimated {}, {judged}.",
         by(known.from)
-    )
+    );
+    if let Some(why) = losses.withheld {
+        said += &format!(" What keeps the policy from acting: {}.", obstacle(why));
+    }
+    said
 }
 
 /// What cores are lost to, as far as the basis shows.
@@ -72,8 +77,8 @@ pub(crate) fn brief(losses: &Losses) -> Option<String> {
     })
 }
 
-/// What was lost in a run on average, one sentence for each basis of the estimate.
-pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
+/// What was lost in a run on average, one sentence for each basis of the estimate, and what kept the policy from acting.
+pub(crate) fn on_average(totals: &Totals) -> Vec<String> {
     let sentence = |(&basis, sums): (&Basis, &LostSums)| {
         let length = time(nanoseconds_of(sums.seconds));
         let estimated = format!("Estimated {}, over {length}.", by(basis));
@@ -93,7 +98,31 @@ pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
             }
         }
     };
-    lost.iter().map(sentence).collect()
+    let kept = totals.withheld.iter();
+    let kept = kept.sorted_by(|one, other| other.1.total_cmp(one.1));
+    let kept = Vec::from_iter(kept.map(|(&why, &seconds)| {
+        let length = time(nanoseconds_of(seconds));
+        format!("{} ({length})", obstacle(why))
+    }));
+    let kept =
+        (!kept.is_empty()).then(|| format!("What kept the policy from acting: {}.", listed(&kept)));
+    totals.lost.iter().map(sentence).chain(kept).collect()
+}
+
+/// What kept a policy from acting.
+fn obstacle(why: Withheld) -> &'static str {
+    match why {
+        Withheld::New => "threads too new to judge",
+        Withheld::Judging => "an action whose outcome is not known yet",
+        Withheld::Resting => "a pause after an action that gained nothing",
+        Withheld::Credit => "too little credit for the cost",
+        Withheld::Little => "too small a gain",
+        Withheld::Unsure => "a loss by some of the estimates",
+        Withheld::Fleeting => "too small a gain over the last looks together",
+        Withheld::ForGood => "too small a gain for moves that cannot be undone",
+        Withheld::Kernel => "a thread that the kernel is about to move itself",
+        Withheld::Young => "threads too young for the gain to pay for the moves",
+    }
 }
 
 /// Cores lost on average, over the time in which a mean was known.

@@ -50,7 +50,7 @@ pub(crate) fn done(totals: &Totals, enforced: Option<Enforcement>) -> String {
     if let Some(measured) = measured(totals) {
         text += &paragraph(measured);
     }
-    for lost in on_average(&totals.lost) {
+    for lost in on_average(totals) {
         text += &paragraph(lost);
     }
     let refused = sum(totals.refusals.values().copied());

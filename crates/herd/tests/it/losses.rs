@@ -118,6 +118,7 @@ impl Place for Estimating {
             judged: 1234.0,
             estimate: self.0,
             processes: None,
+            withheld: None,
         })
     }
 }

@@ -224,6 +224,7 @@ fn what_the_policy_found_itself_is_not_found_again() {
         judged: 7.0,
         estimate: Estimate::Idle,
         processes: None,
+        withheld: None,
     };
     let scene = pairs();
     let mut observer = Observer::default();

@@ -87,6 +87,7 @@ mod cores;
 mod credit;
 mod gate;
 mod home;
+mod improve;
 mod looks;
 mod orders;
 mod past;
@@ -105,8 +106,8 @@ use std::time::Duration;
 use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, PageOutcome, ProcessId, Signal, ThreadId};
 
-use crate::estimate::{Basis, Estimator, Load, Owner, Picture};
-use crate::losses::{Losses, Meter};
+use crate::estimate::{Basis, Estimator, Load, Picture};
+use crate::losses::{Losses, Meter, Withheld};
 use crate::memory::PerThread;
 use crate::policy::{Needs, Optional, Random};
 use crate::reason::{Figure, Reason};
@@ -115,14 +116,14 @@ use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use action::{Action, Verdict, costs};
 use credit::Credit;
-use gate::{Fruitless, Gate, mean};
+use gate::Fruitless;
 use looks::Looks;
 use orders::of_memory;
-use past::{Past, touched};
+use past::Past;
 use rations::Rations;
 pub use rules::RULES;
 use rules::{DEAL, FOLLOW, GAIN, HOLD, LET_GO, MAKE_ROOM, SPREAD, UNDO};
-use search::{Balanced, Candidate};
+use search::Candidate;
 use seeds::Seeds;
 pub use settings::{AdaptiveSettings, LEAST_GAIN};
 use uncounted::Uncounted;
@@ -135,11 +136,6 @@ const JUDGED_AFTER: u64 = 250_000_000;
 const SUFFERS: f64 = 0.05;
 /// After so many looks at which it could suffer nowhere, a held thread is let go.
 const CALM_LOOKS: u32 = 3;
-/// How many times as much must be gained where memory follows its use, which cannot be undone (chosen here: with twice as
-/// much, NAS is took 8.5 % longer on traces than with first touch).
-const FOR_GOOD: f64 = 4.0;
-/// What a search may cost: layouts times threads.
-const MOST_THREADS_TRIED: usize = 16_384;
 
 /// See the top of this file.
 pub struct Adaptive {
@@ -168,6 +164,8 @@ pub struct Adaptive {
     past: Past,
     meter: Meter,
     losses: Option<Losses>,
+    /// What kept it from acting at this look.
+    withheld: Option<Withheld>,
 }
 
 impl Adaptive {
@@ -194,6 +192,7 @@ impl Adaptive {
             past: Past::default(),
             meter: Meter::default(),
             losses: None,
+            withheld: None,
         }
     }
 
@@ -368,6 +367,7 @@ impl Adaptive {
         picture: &Arc<Picture>,
         random: &mut Random,
     ) -> Vec<Seat> {
+        self.withheld = None;
         self.letting_go = self.let_go.drain(..).collect();
         self.looks.take(stage, picture);
         self.credit.accrue(stage, picture);
@@ -386,120 +386,19 @@ impl Adaptive {
             return seats;
         }
         if self.action.is_some() {
+            self.withheld = Some(Withheld::Judging);
             self.looks.next = Duration::from_nanos(JUDGED_AFTER);
             return Vec::new();
         }
-        let is_new = self.looks.are_new() && picture.from != Basis::Residency;
-        if is_new || stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
+        if self.looks.are_new() && picture.from != Basis::Residency {
+            self.withheld = Some(Withheld::New);
+        } else if stage.snapshot.time_ns < self.wait_until_ns {
+            self.withheld = Some(Withheld::Resting);
+        }
+        if self.withheld.is_some() || picture.threads.is_empty() {
             return Vec::new();
         }
         self.improve(stage, picture, random)
-    }
-
-    /// Whether memory of a process begins to follow its use, which cannot be undone.
-    fn is_for_good(&self, picture: &Picture, candidate: &Candidate) -> bool {
-        picture.processes.iter().enumerate().any(|(at, owner)| {
-            let has_begun = self.told.contains(&owner.id) || self.rations.limits(owner.id);
-            !has_begun && picture.follows_use(at, &candidate.cpus, candidate.memory[at])
-        })
-    }
-
-    /// Looks for a layout that loses fewer cores, and carries it out where the gates are open.
-    fn improve(
-        &mut self,
-        stage: &Stage<'_>,
-        picture: &Arc<Picture>,
-        random: &mut Random,
-    ) -> Vec<Seat> {
-        let wanted_before = self.uncounted.begin(picture);
-        let now_ns = stage.snapshot.time_ns;
-        let least = self.settings.least_gain * picture.busy_cores();
-        let balanced = Balanced::of(stage, picture);
-        let lost_now = balanced.roughly();
-        let as_before = |search: &Fruitless| {
-            !self.looks.are_new() && search.is_as_before(lost_now, least, now_ns, &self.credit)
-        };
-        if lost_now < least {
-            self.meter
-                .searched(&picture.lost_now(), &picture.lost_now());
-        }
-        if lost_now < least || self.fruitless.as_ref().is_some_and(as_before) {
-            return self.leave(picture);
-        }
-        let by_residency = picture.from == Basis::Residency;
-        let layouts = match by_residency {
-            // The published policies need miss rates.
-            true => Vec::new(),
-            false => Vec::from(self.seeds.layouts(stage, picture, random)),
-        };
-        let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
-        let most = most.min(self.settings.layouts);
-        let credit = |owner: &Owner| match by_residency && self.uncounted.rests(owner.id, now_ns) {
-            true => 0.0,
-            false => self.credit.of(owner.id),
-        };
-        let credit: Vec<f64> = picture.processes.iter().map(credit).collect();
-        let lost = balanced.lost;
-        let stays = balanced.cpus.clone();
-        let search = |layouts, credit: &[f64], balanced| {
-            search::best(stage, picture, layouts, credit, balanced, most)
-        };
-        // The best at any cost; then, if credit does not cover that, the best that it pays for.
-        let any = |&credit: &f64| if credit > 0.0 { f64::INFINITY } else { 0.0 };
-        let any: Vec<f64> = credit.iter().map(any).collect();
-        let mut candidate = search(layouts.clone(), &any, balanced.clone());
-        let mut then = candidate.lost(picture);
-        self.meter.searched(&lost, &then);
-        let mut awaits = costs(picture, &candidate);
-        awaits.retain(|cost| !self.credit.pays(std::slice::from_ref(cost)));
-        if !awaits.is_empty() {
-            candidate = search(layouts.clone(), &credit, balanced);
-            then = candidate.lost(picture);
-        }
-        let gate = Gate { lost, least };
-        if !gate.is_open(&then) && lost_now - candidate.lost >= least {
-            // It loses where caches do not help: another layout may gain whether they do or not.
-            let wary = picture.wary();
-            let balanced = Balanced::of(stage, &wary);
-            let other = search::best(stage, &wary, layouts, &credit, balanced, most);
-            let by_all = picture.lost(&other.cpus, &other.memory);
-            if gate.is_open(&by_all) {
-                (candidate, then) = (other, by_all);
-            }
-        }
-        if !gate.is_open(&then) {
-            self.fruitless = Some(Fruitless {
-                lost: lost_now,
-                since_ns: now_ns,
-                awaits,
-            });
-            return self.leave(picture);
-        }
-        self.fruitless = None;
-        let of_late = self.past.gain(picture, &stays, &candidate);
-        let (gain, by_chance) = of_late.unwrap_or((gate.gain(&then), 0.0));
-        let must_gain = match self.is_for_good(picture, &candidate) {
-            true => FOR_GOOD * least,
-            false => least,
-        };
-        if gain < must_gain.max(by_chance) || cores::are_short(stage, picture, &candidate.cpus) {
-            return Vec::new();
-        }
-        let costs = costs(picture, &candidate);
-        let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
-        let ages = touched(picture, &candidate).into_iter();
-        let age_ns = ages.map(|at| picture.threads[at].age_ns).min().unwrap_or(0);
-        let has_lasted = !by_residency
-            || (self.uncounted).has_lasted(&wanted_before, picture, &candidate, now_ns);
-        let is_new = by_residency && u128::from(age_ns) < uncounted::SEEN.as_nanos();
-        if !has_lasted || is_new || gain * age_ns as f64 <= all || !self.credit.pays(&costs) {
-            return Vec::new();
-        }
-        if by_residency {
-            self.uncounted.act(picture, &candidate, now_ns);
-        }
-        self.credit.charge(&costs);
-        self.act(stage, picture, candidate, (mean(&lost), mean(&then)), costs)
     }
 }
 
@@ -544,7 +443,8 @@ impl PlacementRule for Adaptive {
         }
         let picture = Arc::new(picture);
         let seats = self.decide(stage, &picture, random);
-        self.losses = self.meter.read(stage, &picture);
+        let losses = self.meter.read(stage, &picture);
+        self.losses = losses.map(|losses| losses.withheld(self.withheld));
         seats
     }
 

@@ -84,7 +84,7 @@ pub fn short(explanation: &Explanation, command: &str) -> String {
     let mut text = entry(0, "What", COLUMN, &what(explanation, run));
     text += &entry(0, "Why", COLUMN, &why(run, explanation, &moves));
     text += &entry(0, "Helped", COLUMN, &helped(explanation, run));
-    let lost = losses::on_average(&run.totals.lost);
+    let lost = losses::on_average(&run.totals);
     if !lost.is_empty() {
         text += &entry(0, "Lost", COLUMN, &lost.join(" "));
     }

@@ -1,6 +1,6 @@
 //! Lost cores: every view says them, and says what they are estimated from.
 
-use numaherd_policy::losses::{Basis, Estimate, Known, Losses, Range, Unknown};
+use numaherd_policy::losses::{Basis, Estimate, Known, Losses, Range, Unknown, Withheld};
 use numaherd_show::live::Live;
 use numaherd_show::metrics::{self, View};
 use numaherd_show::run::RunModel;
@@ -23,6 +23,7 @@ pub fn of(estimate: Estimate) -> Losses {
         judged: 40.0,
         estimate,
         processes: None,
+        withheld: None,
     }
 }
 
@@ -38,6 +39,14 @@ pub fn known(from: Basis, lost: Range, recoverable: Option<Range>) -> Losses {
 fn usual() -> Losses {
     let recoverable = Some(range(1.9, 2.4, 3.0));
     known(Basis::Uncore, range(2.2, 3.1, 4.0), recoverable)
+}
+
+/// The same, and what kept the policy from acting.
+fn left(why: Withheld) -> Losses {
+    Losses {
+        withheld: Some(why),
+        ..usual()
+    }
 }
 
 /// Three seconds in each of which 3.1 of 64 cores were lost.
@@ -71,6 +80,7 @@ fn the_sentence_says_what_it_is_estimated_from() {
         of(Estimate::Unknown(Unknown::NotCounted)),
         of(Estimate::Unknown(Unknown::NotSeen)),
         of(Estimate::Unknown(Unknown::FewJudged)),
+        left(Withheld::Unsure),
     ];
     let said: Vec<String> = said.iter().map(losses::sentence).collect();
     insta::assert_snapshot!(said.join("\n"));
@@ -110,12 +120,14 @@ fn what_is_not_known_has_no_figure() {
 #[test]
 fn a_summary_has_the_mean_of_each_basis() {
     let without = known(Basis::Counters, range(1.0, 2.0, 3.0), None);
-    let mut made = run_with(&[usual(), usual(), without]);
+    let kept = [Withheld::New, Withheld::Credit, Withheld::Credit].map(left);
+    let mut made = run_with(&[&kept[..], &[without]].concat());
     made.end(ended("linux"));
     let mut run = RunModel::new();
     made.shared().for_each(|line| run.take(&line));
     let mut end = run.end().unwrap().clone();
-    end.totals.lost = before_the_end(&made).totals.lost;
+    let totals = before_the_end(&made).totals;
+    (end.totals.lost, end.totals.withheld) = (totals.lost, totals.withheld);
     insta::assert_snapshot!(summary::summary(&end));
 }
 

@@ -4,6 +4,7 @@ use numaherd_world::ProcessId;
 
 use super::credit::Credit;
 use crate::estimate::Lost;
+use crate::losses::Withheld;
 
 /// After so many ns, the search is repeated even if as much is lost as when nothing was found.
 const SEARCHED_AGAIN: u64 = 10_000_000_000;
@@ -16,6 +17,8 @@ pub(super) struct Fruitless {
     pub(super) since_ns: u64,
     /// The processes that lacked credit for the best layout, each with its cost in ns.
     pub(super) awaits: Vec<(ProcessId, f64)>,
+    /// What kept the policy from acting.
+    pub(super) why: Withheld,
 }
 
 impl Fruitless {
@@ -40,11 +43,15 @@ impl Gate {
         mean(&self.lost) - mean(then)
     }
 
-    /// Whether enough is gained, and no draw loses more than a quarter of what must be gained.
-    pub(super) fn is_open(&self, then: &Lost) -> bool {
+    /// Why it is shut: too little is gained, or a draw loses more than a quarter of what must be gained. `None` if it is
+    /// open.
+    pub(super) fn shut(&self, then: &Lost) -> Option<Withheld> {
+        if self.gain(then) < self.least {
+            return Some(Withheld::Little);
+        }
         let mut draws = self.lost.iter().zip(then);
         let loses = draws.any(|(lost, then)| then - lost > self.least / 4.0);
-        self.gain(then) >= self.least && !loses
+        loses.then_some(Withheld::Unsure)
     }
 }
 

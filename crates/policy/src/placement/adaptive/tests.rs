@@ -379,6 +379,29 @@ fn what_made_threads_slower_is_undone_and_not_tried_again_at_once() {
     assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");
     assert_eq!(scene.places(), before);
     assert_eq!(look(&mut adaptive, &mut scene, 20), Vec::<String>::new());
+    assert_eq!(withheld(&mut adaptive), Some(Withheld::Resting));
+}
+
+#[test]
+fn it_tells_what_keeps_it_from_acting_while_something_could_be_had() {
+    let mut scene = scene();
+    for (number, cpu) in [(1, 0), (2, 1), (3, 4), (4, 5)] {
+        program(&mut scene, number, cpu, 100.0, 400);
+    }
+    let mut adaptive = adaptive();
+    let mut told = Vec::new();
+    while look(&mut adaptive, &mut scene, 1).is_empty() {
+        told.push(withheld(&mut adaptive));
+    }
+    assert_eq!(told, [None], "nothing was known to be had yet");
+    assert_eq!(withheld(&mut adaptive), None, "it acts");
+    look(&mut adaptive, &mut scene, 1);
+    assert_eq!(withheld(&mut adaptive), Some(Withheld::Judging));
+}
+
+/// What kept it from acting at the last look.
+fn withheld(adaptive: &mut Staged<Adaptive>) -> Option<Withheld> {
+    adaptive.losses().expect("a long interval").withheld
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::orders::{order, own};
 use super::search::may_have;
 use super::{Adaptive, UNDO, cores};
 use crate::estimate::{Picture, Rough};
+use crate::losses::Withheld;
 use crate::stage::{Seat, Stage};
 use crate::words;
 
@@ -27,6 +28,7 @@ impl Adaptive {
                 lost: Rough::of(&action.before.lost_now()).mean(),
                 since_ns: u64::MAX,
                 awaits: Vec::new(),
+                why: Withheld::Resting,
             });
         }
         self.failed += 1;

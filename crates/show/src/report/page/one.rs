@@ -246,7 +246,7 @@ fn by_node(seen: &Seen, figure: fn(usize) -> Figure) -> impl Iterator<Item = Str
 }
 
 fn lost(run: &Run, seen: &Seen) -> Chart {
-    let about = losses::on_average(&run.model.totals.lost).join(" ");
+    let about = losses::on_average(&run.model.totals).join(" ");
     let losses = [
         ("lost", "c4", Figure::Lost),
         ("lost at most", "c4", Figure::LostAtMost),

@@ -2,6 +2,7 @@
 
 use super::super::action::{Follow, Ordered};
 use super::*;
+use crate::placement::adaptive::search::Balanced;
 
 #[test]
 fn memory_on_one_node_is_dealt_where_no_more_becomes_remote_by_chance() {

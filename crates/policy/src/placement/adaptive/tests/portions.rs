@@ -146,6 +146,7 @@ fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() 
         };
         let had = known.recoverable.and_then(|cores| cores.mean);
         assert!(had.is_some_and(|cores| cores > 0.3), "{looks}: {had:?}");
+        assert_eq!(losses.withheld, Some(Withheld::Credit), "{looks}");
     }
     // 100,000 pages cost 300 ms: 100 ms are there at first, and each look adds 1 ms.
     assert!((198..=202).contains(&looks), "{looks}");
