@@ -72,7 +72,11 @@ lab=(crates/{experiment,hardware,lab,topology}/src crates/lab/*/src crates/lab/p
     ':!crates/experiment/src/'{chart,claims,penalties,playback,statistics,table}'*'
     ':!crates/numaherd-lab/src/compare/'{overview,table}.rs
     ':!crates/hardware/src/ipm*' ':!**/tests/**' ':!**/tests.rs' ':!**/snapshots/**')
-ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*)
+ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*
+    # What only adds up and tells.
+    ':!crates/herd/src/summary.rs' ':!crates/policy/src/losses.rs')
+# What `adaptive` decides by; its search also estimates what is lost under the others.
+not_adaptive=(':!crates/policy/src/placement/adaptive.rs' ':!crates/policy/src/placement/adaptive/[!s]*')
 mkdir -p "$kept" "$trials/$commit"
 find "$trials" -name '*.json' | while read -r file; do
     # SCENARIO.KERNEL.CONTENDER.REPEAT.json; a scenario's name need not be that of its file. Its own comes before those of its
@@ -82,7 +86,8 @@ find "$trials" -name '*.json' | while read -r file; do
     paths+=("${lab[@]}")
     case ${contender##*.} in
         linux | linux-* | interleave | weighted-interleave | numad | scx_*) ;;
-        *) paths+=("${ours[@]}") ;;
+        adaptive*) paths+=("${ours[@]}") ;;
+        *) paths+=("${ours[@]}" "${not_adaptive[@]}") ;;
     esac
     git diff --quiet -I'^\s*//' "$(basename "$(dirname "$file")")" HEAD -- "${paths[@]}" || changed=$?
     case $changed in

@@ -36,7 +36,7 @@ use crate::pager::HostPager;
 use crate::perf_errors::Reasons;
 use crate::proc::cpuinfo;
 use crate::proc::cpuinfo::Processor;
-use crate::residency::Residencies;
+use crate::residency::{Residencies, Seen};
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::{Scanner, Tick};
 use crate::scx::{self, Hints};
@@ -287,15 +287,12 @@ impl Host {
         interval_ns: u64,
         mut sharing: HashMap<ProcessId, Sharing>,
     ) -> Vec<Process> {
-        let watched = self.scanner.processes();
-        let ran: Vec<_> = watched
-            .map(|process| (process.id, process.ran_ns > 0))
-            .collect();
+        let seen: Vec<Seen> = self.scanner.seen().collect();
         for (process, took_ns) in std::mem::take(&mut *lock(&self.shared.moved)) {
             self.residencies.moved(process, took_ns);
         }
         self.residencies
-            .refresh(&*self.shared.kernel, &ran, interval_ns);
+            .refresh(&*self.shared.kernel, &seen, interval_ns);
         let mut processes: Vec<Process> = self
             .scanner
             .processes()

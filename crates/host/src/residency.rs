@@ -9,12 +9,16 @@
 //! to twice its pages within ten seconds of its first reading is read again at once: programs load their data when they
 //! begin.
 //!
+//! A process that has just been forked shares its parent's pages until one of them writes, so what was read of the parent
+//! holds for it, too. If it runs the same program and has about as many pages, it is not read before that has been
+//! paid for: a pool of workers over one large table is read once, and not once for each worker.
+//!
 //! The same file shows a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory
 //! apart from CPUs, it and `maps` show which mappings hold much private memory.
 //!
 //! A kernel without numa_maps (CONFIG_NUMA off) has one node, and all resident memory is on it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use numaherd_topology::NodeId;
@@ -27,8 +31,22 @@ use crate::proc::{decimal, maps, numa_maps, words};
 
 /// How long after its first reading a process is watched for growth, in ns (chosen here).
 const YOUNG: u64 = 10_000_000_000;
+/// Processes with fewer pages are read even if they have just been forked: that takes less than a millisecond.
+const MANY: u64 = 8 * BLOCK_PAGES;
+/// By what part of its parent's pages the number of its own may differ (chosen here).
+const ALIKE: u64 = 4;
 /// How many times its share a process may cost if its pages have moved since it was read (chosen here).
 const WHERE_MOVED: f64 = 10.0;
+
+/// A process as of the last scan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: ProcessId,
+    /// Whether it ran in the last interval; otherwise, its pages stay where they are.
+    pub(crate) ran: bool,
+    /// Its parent, if that is watched and runs a program of the same name.
+    pub(crate) parent: Option<ProcessId>,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Read {
@@ -85,34 +103,37 @@ impl Residencies {
         }
     }
 
-    /// Reads again what is due among these processes (`true` for those that ran in the last interval; the others' pages
-    /// stay where they are); forgets all others.
-    pub(crate) fn refresh(
-        &mut self,
-        kernel: &dyn Kernel,
-        processes: &[(ProcessId, bool)],
-        interval_ns: u64,
-    ) {
-        let alive: std::collections::HashSet<ProcessId> =
-            processes.iter().map(|&(process, _)| process).collect();
+    /// Reads again what is due among these processes; forgets all others.
+    pub(crate) fn refresh(&mut self, kernel: &dyn Kernel, processes: &[Seen], interval_ns: u64) {
+        let alive: HashSet<ProcessId> = processes.iter().map(|process| process.id).collect();
         self.known.retain(|process, _| alive.contains(process));
         let now = kernel.now_ns();
-        // Last reading, idleness and id of each; processes never read come first.
-        let mut due: Vec<(Option<u64>, bool, ProcessId)> = Vec::new();
-        for &(process, ran) in processes {
-            let Some(read) = self.known.get(&process) else {
-                due.push((None, !ran, process));
+        let new = (processes.iter()).filter(|process| !self.known.contains_key(&process.id));
+        let parents: HashSet<ProcessId> = new.filter_map(|process| process.parent).collect();
+        // Last reading, idleness and process of each. Those never read come first, and with them their parents.
+        let mut due: Vec<(Option<u64>, bool, Seen)> = Vec::new();
+        for &seen in processes {
+            let is_parent = parents.contains(&seen.id);
+            let Some(read) = self.known.get(&seen.id) else {
+                due.push((None, !seen.ran && !is_parent, seen));
                 continue;
             };
-            let last = Some(read.at_ns);
-            if ran && (self.is_paid(read, now) || self.has_doubled(process, now)) {
-                due.push((last, false, process));
+            let last = (!is_parent).then_some(read.at_ns);
+            if seen.ran && (self.is_paid(read, now) || self.has_doubled(seen.id, now)) {
+                due.push((last, false, seen));
             }
         }
-        due.sort_unstable_by_key(|&(last, idle, process)| (last, idle, process.born, process.pid));
+        due.sort_unstable_by_key(|&(last, idle, seen)| (last, idle, seen.id.born, seen.id.pid));
         let again_ns = (interval_ns as f64 * self.share) as u64;
         let mut spent = 0;
-        for (last, _, process) in due {
+        for (last, _, seen) in due {
+            let process = seen.id;
+            if !self.known.contains_key(&process)
+                && let Some(read) = self.of_parent(seen, now)
+            {
+                self.known.insert(process, read);
+                continue;
+            }
             let budget = if last.is_none() {
                 interval_ns
             } else {
@@ -130,6 +151,22 @@ impl Residencies {
             spent += read.took_ns;
             self.known.insert(process, read);
         }
+    }
+
+    /// What was read of the parent of a process, if the process still has about as many pages.
+    fn of_parent(&mut self, seen: Seen, now_ns: u64) -> Option<Read> {
+        let read = self.known.get(&seen.parent?)?;
+        let pages = (read.residency.as_ref()).map_or(0, Residency::total);
+        if pages < MANY {
+            return None;
+        }
+        let read = Read {
+            since_ns: now_ns,
+            at_ns: now_ns,
+            ..read.clone()
+        };
+        let own = self.resident(seen.id)?;
+        (own.abs_diff(pages) <= pages / ALIKE).then_some(read)
     }
 
     /// Whether a reading has been paid for.
@@ -253,6 +290,11 @@ mod tests {
         std::fs::write(folder.join(file), text).unwrap();
     }
 
+    fn seen(id: ProcessId, ran: bool) -> Seen {
+        let parent = None;
+        Seen { id, ran, parent }
+    }
+
     fn pages(residencies: &Residencies, process: ProcessId) -> Vec<(u32, u64)> {
         let of = residencies.of(process);
         of.map(|r| r.pages.iter().map(|&(n, p)| (n.0, p)).collect())
@@ -267,16 +309,16 @@ mod tests {
         for pid in [1, 2] {
             write(root.path(), pid, "numa_maps", "1000 default N0=5 N3=7\n");
         }
-        residencies.refresh(&kernel, &[(A, false), (B, false)], 1_000_000);
+        residencies.refresh(&kernel, &[seen(A, false), seen(B, false)], 1_000_000);
         assert_eq!(pages(&residencies, A), [(0, 5), (3, 7)]);
         for pid in [1, 2] {
             write(root.path(), pid, "numa_maps", "1000 default N1=12\n");
         }
         kernel.pass(Duration::from_secs(1));
-        residencies.refresh(&kernel, &[(A, true), (B, false)], 1_000_000);
+        residencies.refresh(&kernel, &[seen(A, true), seen(B, false)], 1_000_000);
         assert_eq!(pages(&residencies, A), [(1, 12)]);
         assert_eq!(pages(&residencies, B), [(0, 5), (3, 7)]);
-        residencies.refresh(&kernel, &[(B, false)], 1_000_000);
+        residencies.refresh(&kernel, &[seen(B, false)], 1_000_000);
         assert_eq!(pages(&residencies, A), []);
     }
 
@@ -295,7 +337,7 @@ mod tests {
         }
         kernel.ns_per_clock_reading(400_000);
         let mut look = || {
-            let all = many.map(|process| (process, process.pid == 1));
+            let all = many.map(|process| seen(process, process.pid == 1));
             residencies.refresh(&kernel, &all, 1_000_000);
             many.map(|process| residencies.of(process).is_some())
         };
@@ -316,7 +358,7 @@ mod tests {
             "numa_maps",
             "1000 local N0=5\n2000 bind:1\n",
         );
-        residencies.refresh(&kernel, &[(A, true), (B, true)], 1_000_000);
+        residencies.refresh(&kernel, &[seen(A, true), seen(B, true)], 1_000_000);
         assert_eq!(
             residencies.policy_of(A).map(|policy| &**policy),
             Some("interleave:0-3")
@@ -341,7 +383,7 @@ mod tests {
         let asked = |needed| {
             let residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
             let mut residencies = residencies.with_extents(needed);
-            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            residencies.refresh(&kernel, &[seen(A, true)], 1_000_000);
             residencies.extents_of(A).to_vec()
         };
         let heap = Extent {
@@ -362,7 +404,7 @@ mod tests {
         let kernel = FakeKernel::default();
         write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
         let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
-        residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+        residencies.refresh(&kernel, &[seen(A, true)], 1_000_000);
         residencies.known.get_mut(&A).unwrap().took_ns = 10_000_000;
         write(root.path(), 1, "numa_maps", "1000 default N1=5\n");
         if let Some(took_ns) = moving_ns {
@@ -370,7 +412,7 @@ mod tests {
         }
         let seen = waits_ms.map(|wait_ms| {
             kernel.pass(Duration::from_millis(wait_ms));
-            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            residencies.refresh(&kernel, &[seen(A, true)], 1_000_000);
             pages(&residencies, A)[0].0
         });
         assert_eq!(residencies.known[&A].moving_ns, 0, "it has been read since");
@@ -399,7 +441,7 @@ mod tests {
             let kernel = FakeKernel::default();
             write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
             let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
-            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            residencies.refresh(&kernel, &[seen(A, true)], 1_000_000);
             kernel.pass(Duration::from_millis(if young { 9_999 } else { 10_000 }));
             let read = residencies.known.get_mut(&A).unwrap();
             read.took_ns = 1_000_000_000;
@@ -410,11 +452,103 @@ mod tests {
                 "statm",
                 &format!("20 {resident} 1 1 0 9 0\n"),
             );
-            residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+            residencies.refresh(&kernel, &[seen(A, true)], 1_000_000);
             pages(&residencies, A)[0].0
         };
         assert_eq!([seen_when(true, 9), seen_when(true, 10)], [0, 1]);
         assert_eq!(seen_when(false, 10), 0);
+    }
+
+    /// A process with so many pages on node 0 has forked another, which has this many and `N1=1` in its file. Returns where
+    /// the pages of the second are seen at once and, with another 10 ms that a reading took, after each of these waits.
+    fn of_a_fork<const WAITS: usize>(
+        pages_before: u64,
+        resident: u64,
+        waits_ms: [u64; WAITS],
+    ) -> (Vec<(u32, u64)>, [Vec<(u32, u64)>; WAITS]) {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = FakeKernel::default();
+        write(
+            root.path(),
+            1,
+            "numa_maps",
+            &format!("1000 default N0={pages_before}\n"),
+        );
+        write(root.path(), 2, "numa_maps", "1000 default N1=1\n");
+        write(
+            root.path(),
+            2,
+            "statm",
+            &format!("9999 {resident} 1 1 0 9 0\n"),
+        );
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        let forked = Seen {
+            parent: Some(A),
+            ..seen(B, true)
+        };
+        // Both are new, and the first is older and sleeps.
+        let all = [forked, seen(A, false)];
+        residencies.refresh(&kernel, &all, 1_000_000);
+        let at_once = pages(&residencies, B);
+        residencies.known.get_mut(&B).unwrap().took_ns = 10_000_000;
+        let later = waits_ms.map(|wait_ms| {
+            kernel.pass(Duration::from_millis(wait_ms));
+            residencies.refresh(&kernel, &[forked], 1_000_000);
+            pages(&residencies, B)
+        });
+        (at_once, later)
+    }
+
+    #[test]
+    fn the_pages_of_a_fork_are_its_parents_until_its_own_reading_has_been_paid_for() {
+        let of_parent = vec![(0, MANY)];
+        let (at_once, later) = of_a_fork(MANY, MANY, [999, 2]);
+        assert_eq!(at_once, of_parent);
+        assert_eq!(later, [of_parent, vec![(1, 1)]]);
+    }
+
+    #[test]
+    fn a_parent_that_has_grown_is_read_before_its_fork() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = FakeKernel::default();
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
+        residencies.refresh(&kernel, &[seen(A, true)], 1_000_000);
+        write(
+            root.path(),
+            1,
+            "numa_maps",
+            &format!("1000 default N2={MANY}\n"),
+        );
+        for pid in [1, 2] {
+            write(
+                root.path(),
+                pid,
+                "statm",
+                &format!("9999 {MANY} 1 1 0 9 0\n"),
+            );
+        }
+        let forked = Seen {
+            parent: Some(A),
+            ..seen(B, true)
+        };
+        residencies.refresh(&kernel, &[seen(A, true), forked], 1_000_000);
+        assert_eq!(pages(&residencies, B), [(2, MANY)]);
+    }
+
+    #[test]
+    fn a_fork_that_is_small_or_has_other_pages_is_read() {
+        let seen_of = |pages_before, resident| of_a_fork(pages_before, resident, []).0;
+        let (own, of_parent) = (vec![(1, 1)], vec![(0, MANY)]);
+        assert_eq!(seen_of(MANY - 1, MANY - 1), own);
+        assert_eq!(seen_of(MANY, MANY - MANY / ALIKE), of_parent);
+        assert_eq!(
+            seen_of(MANY, MANY - MANY / ALIKE - 1),
+            own,
+            "another program"
+        );
+        assert_eq!(seen_of(MANY, MANY + MANY / ALIKE), of_parent);
+        assert_eq!(seen_of(MANY, MANY + MANY / ALIKE + 1), own, "it has grown");
     }
 
     #[test]
@@ -423,10 +557,10 @@ mod tests {
         let kernel = FakeKernel::default();
         write(root.path(), 1, "statm", "9000 321 100 1 0 200 0\n");
         let mut one = Residencies::new(Root::new(root.path()), 4096, 0.01, Some(NodeId(0)));
-        one.refresh(&kernel, &[(A, true)], 1_000_000);
+        one.refresh(&kernel, &[seen(A, true)], 1_000_000);
         assert_eq!(pages(&one, A), [(0, 321)]);
         let mut several = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
-        several.refresh(&kernel, &[(A, true)], 1_000_000);
+        several.refresh(&kernel, &[seen(A, true)], 1_000_000);
         assert_eq!(several.of(A), None, "no figure is invented");
     }
 }

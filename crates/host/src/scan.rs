@@ -38,6 +38,7 @@ use crate::files::Root;
 use crate::groups::{Belongs, GroupRule, GroupRules};
 use crate::kernel::Kernel;
 use crate::options::{HostOptions, Selection};
+use crate::residency::Seen;
 use find::identity;
 use look::WatchedThread;
 
@@ -158,6 +159,19 @@ impl Scanner {
     /// The processes seen in the last scan.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &Watched> {
         self.watched.values()
+    }
+
+    /// The same, with what their pages depend on.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = Seen> {
+        self.processes().map(|process| {
+            let parent = self.watched.get(&process.parent);
+            let parent = parent.filter(|parent| parent.name == process.name);
+            Seen {
+                id: process.id,
+                ran: process.ran_ns > 0,
+                parent: parent.map(|parent| parent.id),
+            }
+        })
     }
 
     /// The process of a thread in the last scan.

@@ -30,7 +30,7 @@ use crate::governor::rate::TokenBucket;
 use crate::governor::{Governed, Guard};
 use crate::settings::Settings;
 
-/// Most threads recorded per second on average, at some 350 bytes each.
+/// Most threads recorded per second on average, at some 310 bytes each.
 const MOST_PER_SECOND: f64 = 800.0;
 
 /// What is to be recorded of an interval.

@@ -74,6 +74,26 @@ fn kernel(root: &Root) -> Reuse {
     }
 }
 
+#[test]
+fn a_process_is_seen_with_its_parent_if_that_is_watched_and_has_the_same_name() {
+    let (_folder, root) = fake::root();
+    for (pid, parent) in [(7, 1), (8, 7), (9, 7)] {
+        show(&root, pid, parent, u64::from(pid), HERDED, &[pid]);
+    }
+    let stat = std::fs::read_to_string(root.path("proc/9/stat")).unwrap();
+    for file in ["proc/9/stat", "proc/9/task/9/stat"] {
+        std::fs::write(root.path(file), stat.replace("(p)", "(q)")).unwrap();
+    }
+    let mut scanner = scanner(&root, Selection::Child { pid: 7 });
+    scan(&mut scanner, &kernel(&root));
+    let seen = scanner.seen().map(|seen| (seen.id.pid, seen.parent));
+    let parent = ProcessId { pid: 7, born: 7 };
+    assert_eq!(
+        seen.collect::<Vec<_>>(),
+        [(7, None), (8, Some(parent)), (9, None)]
+    );
+}
+
 /// A process of sleepers, of which the kernel tells how long it ran.
 struct Sleepers {
     _folder: tempfile::TempDir,
