@@ -10,7 +10,7 @@
 //! begin.
 //!
 //! A process that has just been forked shares its parent's pages until one of them writes, so what was read of the parent
-//! holds for it, too. If it runs the same program and has about as many pages, it is not read before that has been
+//! holds for it, too, but that private pages are now shared. If it runs the same program and has about as many pages, it is not read before that has been
 //! paid for: a pool of workers over one large table is read once, and not once for each worker.
 //!
 //! The same file shows a memory policy that the user gave the process (`numactl`, `mbind`). On machines with memory
@@ -22,7 +22,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{BLOCK_PAGES, Extent, MemoryKind, ProcessId, Residency};
+use numaherd_world::{BLOCK_PAGES, Extent, Mapped, MemoryKind, ProcessId, Residency};
 
 use crate::files::Root;
 use crate::kernel::Kernel;
@@ -160,11 +160,13 @@ impl Residencies {
         if pages < MANY {
             return None;
         }
-        let read = Read {
+        let mut read = Read {
             since_ns: now_ns,
             at_ns: now_ns,
+            extents: Arc::default(),
             ..read.clone()
         };
+        read.residency.iter_mut().for_each(share);
         let own = self.resident(seen.id)?;
         (own.abs_diff(pages) <= pages / ALIKE).then_some(read)
     }
@@ -273,6 +275,23 @@ impl Residencies {
         self.root.read_into(&file, &mut self.buffer).ok()?;
         words(&self.buffer).nth(1).and_then(decimal)
     }
+}
+
+/// What `numa_maps` would say after a fork: private pages are mapped again, and so count as shared.
+fn share(residency: &mut Residency) {
+    let Some(kinds) = &mut residency.kinds else {
+        return;
+    };
+    let of_files: HashMap<NodeId, u64> = kinds.file.pages.iter().copied().collect();
+    let pages = residency.pages.iter().map(|&(node, pages)| {
+        let others = of_files.get(&node).copied().unwrap_or(0);
+        (node, pages.saturating_sub(others))
+    });
+    kinds.shared = Mapped {
+        pages: pages.filter(|&(_, pages)| pages > 0).collect(),
+        again: true,
+        alone: Vec::new(),
+    };
 }
 
 #[cfg(test)]
@@ -505,6 +524,19 @@ mod tests {
         let (at_once, later) = of_a_fork(MANY, MANY, [999, 2]);
         assert_eq!(at_once, of_parent);
         assert_eq!(later, [of_parent, vec![(1, 1)]]);
+    }
+
+    #[test]
+    fn what_was_private_is_shared_with_a_fork() {
+        let parse = |text: &str| numa_maps::residency(&numa_maps::parse(text.as_bytes(), 4096));
+        let mut of_parent = parse(
+            "1000 default anon=70 N0=60 N1=10\n2000 default file=/lib mapped=9 mapmax=2 N0=5 N2=4\n",
+        );
+        let of_fork = parse(
+            "1000 default anon=70 mapmax=2 N0=60 N1=10\n2000 default file=/lib mapped=9 mapmax=2 N0=5 N2=4\n",
+        );
+        share(&mut of_parent);
+        assert_eq!(of_parent, of_fork);
     }
 
     #[test]
