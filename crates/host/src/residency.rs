@@ -314,7 +314,10 @@ mod tests {
         Seen { id, ran, parent }
     }
 
-    fn pages(residencies: &Residencies, process: ProcessId) -> Vec<(u32, u64)> {
+    /// Pages by node.
+    type Pages = Vec<(u32, u64)>;
+
+    fn pages(residencies: &Residencies, process: ProcessId) -> Pages {
         let of = residencies.of(process);
         of.map(|r| r.pages.iter().map(|&(n, p)| (n.0, p)).collect())
             .unwrap_or_default()
@@ -484,7 +487,7 @@ mod tests {
         pages_before: u64,
         resident: u64,
         waits_ms: [u64; WAITS],
-    ) -> (Vec<(u32, u64)>, [Vec<(u32, u64)>; WAITS]) {
+    ) -> (Pages, [Pages; WAITS]) {
         let root = tempfile::tempdir().unwrap();
         let kernel = FakeKernel::default();
         write(
