@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{MemoryKind, MemoryKinds, Residency};
+use numaherd_world::{Mapped, MemoryKind, MemoryKinds, Residency};
 
 use super::{decimal, hexadecimal, lines, split_once, words};
 
@@ -171,6 +171,25 @@ pub fn residency(mappings: &[NodePages]) -> Residency {
     }
 }
 
+/// What the file of a process that has just been forked says, by that of its parent before: all pages that are not of
+/// files are mapped again, and so count as shared.
+pub fn of_fork(parent: &Residency) -> Residency {
+    let mut residency = parent.clone();
+    if let Some(kinds) = &mut residency.kinds {
+        let mut sums = BTreeMap::new();
+        for kind in [MemoryKind::Private, MemoryKind::Shared] {
+            let of_kind = parent.of_kind(kind).into_iter();
+            add(&mut sums, of_kind.flat_map(|of_kind| of_kind.pages));
+        }
+        kinds.shared = Mapped {
+            pages: sums.into_iter().collect(),
+            again: true,
+            alone: Vec::new(),
+        };
+    }
+    residency
+}
+
 fn add(sums: &mut BTreeMap<NodeId, u64>, pages: impl Iterator<Item = (NodeId, u64)>) {
     for (node, count) in pages {
         let sum = sums.entry(node).or_default();
@@ -189,6 +208,16 @@ mod tests {
 7f2000000000 default stack anon=3 dirty=3 N0=3 kernelpagesize_kB=4\n\
 7f3000000000 default file=/N7=9\n\
 7f4000000000 default file=/memfd:x dirty=2 mapmax=3 N0=2 kernelpagesize_kB=4\n";
+
+    #[test]
+    fn what_was_private_is_shared_with_a_fork() {
+        let residency = |mapped: &str| {
+            let file = "file=/lib mapped=9 mapmax=2 N0=5 N2=4";
+            let text = format!("1000 default anon=70{mapped} N0=60 N1=10\n2000 default {file}\n");
+            residency(&parse(text.as_bytes(), 4096))
+        };
+        assert_eq!(of_fork(&residency("")), residency(" mapmax=2"));
+    }
 
     #[test]
     fn pages_by_node_in_base_pages() {

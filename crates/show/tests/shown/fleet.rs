@@ -36,7 +36,6 @@ fn host(name: &str, made: Made, losses: &Losses, processes: &[(&str, &str, f64)]
         });
         made.lost(Losses {
             processes: Some(lost.collect()),
-            withheld: None,
             ..losses.clone()
         });
         made.placed(vec![], vec![]);
