@@ -19,15 +19,15 @@
 //!   as long as the local share agrees with it;
 //! * the cache that it has: what it brought in within a time that is the same for all threads that share the cache;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache while the thread did the same,
-//!   which neighbours that come and go reveal. With more cache than a thread ever had, its lines go on falling by the same
+//!   which neighbours that come and go reveal, or that were seen of threads that do the same (`alike.rs`). With more cache than a thread ever had, its lines go on falling by the same
 //!   power of the cache, or by the square root if only one rate was seen.
 //!
-//! What counters do not show is assumed in several ways, and learned from the outcomes of moves (`beliefs.rs`): how much
-//! farther remote memory is; how much a controller carries; whether more cache than a thread ever had would spare it lines;
-//! from which nodes a thread that reads other memory than its process's other threads gets its remote lines; and which part
-//! of a process's memory is private, before that has followed its threads to several nodes once. A gain counts if it shows
-//! in the mean of these ways and none of them loses much. Latencies that the machine's description has are used as they
-//! are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from the
+//! What counters do not show is assumed in several ways: how much farther remote memory is; how much a controller carries;
+//! whether more cache than a thread ever had would spare it lines; from which nodes a thread that reads other memory than its
+//! process's other threads gets its remote lines; and which part of a process's memory is private, before that has followed
+//! its threads to several nodes once. The first two are learned from the outcomes of moves (`beliefs.rs`). A gain counts if
+//! it shows in the mean of these ways and none of them loses much. Latencies that the machine's description has are used as
+//! they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from the
 //! threads that have one line in flight: the longest that was seen per line.
 //!
 //! Lines that threads of one process take from each other's caches show only in the counter of waits: see `sharing.rs`.
@@ -41,6 +41,7 @@
 //! Properties: where threads are, each draw gives the measured speeds, as far as its figures allow; equal input
 //! gives equal output; cost linear in threads. With 256 threads or more, like threads are treated as one (`kinds.rs`).
 
+mod alike;
 mod beliefs;
 mod caches;
 mod cores;
@@ -171,6 +172,21 @@ struct Solved {
     speeds: Vec<usize>,
 }
 
+/// What was measured of a thread while it did the same as in a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Instructions per ns on a CPU; 0 where nothing was measured.
+    pub speed: f64,
+    /// Lines from memory per 1000 instructions.
+    pub lines: f64,
+}
+
+impl Measured {
+    fn is_any(&self) -> bool {
+        self.speed > 0.0
+    }
+}
+
 /// Lost cores by each draw.
 pub type Lost = [f64; DRAWS];
 
@@ -261,7 +277,7 @@ impl Estimator {
             owner.private = tell_shared_from_private(&mut threads, &owner.threads, &seats);
         }
         share_caches(&mut threads, &seats, &llc);
-        self.learn_latency(&threads, &seats, topology);
+        self.learn_latency(&threads, &seats, stage);
         let draws = self.beliefs.draws();
         let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))
@@ -273,6 +289,7 @@ impl Estimator {
             load.seen = known.sees(load, known.cpu == Some(load.cpu));
             known.cpu = Some(load.cpu);
         }
+        alike::tell(&mut threads);
         let cores = Cores::of(stage, &self.unwatched.take(stage));
         let kinds = Kinds::of(&threads, &seats);
         let demands = (draws.iter().zip(&figures))

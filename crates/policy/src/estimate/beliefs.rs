@@ -1,18 +1,20 @@
 //! What is believed of the machine where its description does not say, and how that is learned.
 //!
 //! Rule: how much farther remote memory is and what a controller carries begin as usual values with much doubt. After
-//! threads or memory were moved, the beliefs become those under which the equations best predict the speeds that were
-//! then measured (by the mean of squared logarithms), with less doubt. So a plan that disappointed is expected to gain
-//! less the next time.
+//! threads or memory were moved, the beliefs become those under which the equations, given the lines that threads then
+//! read, best predict the speeds that were measured (by the mean of squared logarithms), with less doubt. So a plan that
+//! disappointed is expected to gain less the next time. How many lines more cache spares a thread is no such belief: it is
+//! counted (`known.rs`, `alike.rs`).
 
-use numaherd_contention::{Solution, Speed};
+use numaherd_contention::{Curve, Solution, Speed};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::PageOutcome;
 
 use super::caches::llc_bytes;
-use super::demands::{Draw, demands, figures};
+use super::demands::{Draw, demands, figures, flat};
 use super::threads::{Load, Seats};
-use super::{Basis, DRAWS, Estimator, LEAST_PEAK, Memory, PRECISION, Picture};
+use super::{Basis, DRAWS, Estimator, LEAST_PEAK, Measured, Memory, PRECISION, Picture};
+use crate::stage::Stage;
 
 /// Local latency in ns before a longer one was seen (chosen here; FACTS 7.1 has 50 to 160).
 const LEAST_LOCAL_NS: f64 = 70.0;
@@ -51,8 +53,8 @@ const PIECES: f64 = 8.0;
 const LEARNED: f64 = 1.25;
 /// Beliefs are learned with up to so many busy threads: with more it would take too long (chosen here).
 const MOST_THREADS: usize = 2048;
-/// In how many rounds each unknown is varied in turn, with the others at their best (chosen here): 25 attempts at most,
-/// where all combinations would be up to 144.
+/// In how many rounds each unknown is varied in turn, with the others at their best (chosen here): 23 attempts at most,
+/// where all combinations would be up to 72.
 const ROUNDS: usize = 2;
 /// What is tried when beliefs are learned (chosen here).
 const HOPS: [f64; 3] = [0.4, 0.67, 1.0];
@@ -116,10 +118,12 @@ impl Estimator {
         self.page_moves.learn(outcomes);
     }
 
-    /// Learns the latency of local memory: a thread that has one line in flight waits for each as long as memory takes.
-    pub(super) fn learn_latency(&mut self, threads: &[Load], seats: &Seats, topology: &Topology) {
+    /// Learns the latency of local memory: a thread that has one line in flight waits for each as long as memory takes. At
+    /// its first look, a thread has also waited for its pages to be made.
+    pub(super) fn learn_latency(&mut self, threads: &[Load], seats: &Seats, stage: &Stage<'_>) {
         self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
-        for load in threads {
+        let (topology, interval_ns) = (stage.topology, stage.snapshot.interval_ns);
+        for load in threads.iter().filter(|load| load.age_ns > interval_ns) {
             let (Some(requests), Some(busy_ns)) = (load.requests, load.busy_ns) else {
                 continue;
             };
@@ -145,25 +149,25 @@ impl Estimator {
         }
     }
 
-    /// Takes in the outcome of a layout. `speeds` are the instructions per ns on a CPU that were then measured for each
-    /// thread of the picture `before` it, 0 where none were.
+    /// Takes in the outcome of a layout: what was then measured of each thread of the picture `before` it.
     pub fn learn(
         &mut self,
         topology: &Topology,
         before: &Picture,
         (cpus, memory): (&[CpuId], &[Memory]),
-        speeds: &[f64],
+        measured: &[Measured],
     ) {
-        let any = speeds.iter().any(|&speed| speed > 0.0);
-        if before.from == Basis::Residency || !any || speeds.len() > MOST_THREADS {
+        let any = measured.iter().any(Measured::is_any);
+        if before.from == Basis::Residency || !any || measured.len() > MOST_THREADS {
             return;
         }
         let llc = llc_bytes(topology);
+        let read = before.curves_of(measured);
         let mut picture = before.clone();
         picture.starts = vec![Solution::within(PRECISION)];
         let mut error = |draw: Draw| {
             let figures = figures(topology, &draw, self.local_ns, &llc);
-            let demands = demands(
+            let mut demands = demands(
                 &draw,
                 &figures,
                 &before.threads,
@@ -171,9 +175,14 @@ impl Estimator {
                 &before.seats,
                 &before.cores,
             );
+            for (demand, read) in demands.iter_mut().zip(&read) {
+                if let Some(read) = read {
+                    demand.curve = read.clone();
+                }
+            }
             (picture.figures, picture.demands) = (vec![figures], vec![demands]);
             picture.draws[0] = draw;
-            picture.error(cpus, memory, speeds)
+            picture.error(cpus, memory, measured)
         };
         // What of the memory was private is seen only in how fast threads are now.
         let private: &[f64] =
@@ -203,11 +212,6 @@ impl Estimator {
             let before = found;
             let with = |capacity| Draw { capacity, ..found };
             found = best(found, CAPACITIES.map(with).to_vec());
-            let with = |cache_helps| Draw {
-                cache_helps,
-                ..found
-            };
-            found = best(found, [true, false].map(with).to_vec());
             let with = |hop| Draw { hop, ..found };
             found = best(found, HOPS.map(with).to_vec());
             let with = |&private| Draw { private, ..found };
@@ -225,19 +229,66 @@ impl Estimator {
 }
 
 impl Picture {
+    /// For each kind of thread, the lines that its threads were measured to read, with any cache; `None` where none were
+    /// measured.
+    fn curves_of(&self, measured: &[Measured]) -> Vec<Option<Curve>> {
+        let mut sums = vec![(0.0, 0.0); self.kinds.first.len()];
+        for (of, &kind) in measured.iter().zip(&self.kinds.of) {
+            if of.is_any() {
+                sums[kind].0 += of.lines;
+                sums[kind].1 += 1.0;
+            }
+        }
+        let mean = |(lines, count): (f64, f64)| (count > 0.0).then(|| flat(lines / count))?;
+        sums.into_iter().map(mean).collect()
+    }
+
     /// How far the only draw's speeds are from the measured ones: squared logarithms, weighted by CPU.
-    fn error(&mut self, cpus: &[CpuId], memory: &[Memory], measured: &[f64]) -> f64 {
+    fn error(&mut self, cpus: &[CpuId], memory: &[Memory], measured: &[Measured]) -> f64 {
         let solved = self.solve(0, cpus, memory);
         let is_solved = |at: &usize| self.threads[*at].is_known() && self.seat(cpus[*at]).is_some();
         let places = (0..self.threads.len()).filter(is_solved);
         let speeds = solved.speeds.iter().map(|&of| &solved.solution.speeds[of]);
-        let is_measured = |(at, _): &(usize, &Speed)| measured[*at] > 0.0;
+        let is_measured = |(at, _): &(usize, &Speed)| measured[*at].is_any();
         let of = |(at, speed): (usize, &Speed)| {
-            self.threads[at].wanted * (1000.0 / speed.ns / measured[at]).ln().powi(2)
+            self.threads[at].wanted * (1000.0 / speed.ns / measured[at].speed).ln().powi(2)
         };
         let error = (places.zip(speeds).filter(is_measured)).map(of).sum();
         // The next answer is near this one.
         self.starts[0] = solved.solution;
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::demands::Demand;
+    use crate::placement::adaptive::tests::{program, scene};
+
+    #[test]
+    fn a_cache_that_spared_more_lines_than_expected_says_nothing_of_controllers() {
+        let mut scene = scene();
+        for number in 0..2 {
+            program(&mut scene, number, number, 100.0, 16_384);
+        }
+        let mut estimator = Estimator::default();
+        let before = estimator.observe(&Stage::of_all(&scene.snapshot, &scene.topology));
+        // The second one goes to a cache of its own, and neither reads anything from memory then.
+        let cpus = [CpuId(0), CpuId(2)];
+        let stays = vec![Memory::default(); 2];
+        let measured = |demand: &Demand| Measured {
+            speed: 1.0 / demand.base_ns * 1000.0,
+            lines: 0.0,
+        };
+        let measured: Vec<Measured> = before.demands[0].iter().map(measured).collect();
+        estimator.learn(&scene.topology, &before, (&cpus, &stays), &measured);
+        let Beliefs {
+            hop,
+            capacity,
+            doubt,
+        } = estimator.beliefs;
+        assert_eq!((hop, capacity), (0.67, 1.0));
+        assert_eq!(doubt, LEARNED);
     }
 }

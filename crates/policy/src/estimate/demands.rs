@@ -235,9 +235,12 @@ fn take_out_siblings(
 }
 
 /// The curve of a thread that reads next to no lines.
-static NOTHING: LazyLock<Curve> = LazyLock::new(|| {
-    Curve::new(0.0, &[(USUAL_CACHE, 0.0)], USUAL_CACHE).expect("a curve of nothing")
-});
+static NOTHING: LazyLock<Curve> = LazyLock::new(|| flat(0.0).expect("a curve of nothing"));
+
+/// The curve of a thread that reads so many lines with any cache; `None` unless that is finite.
+pub(super) fn flat(lines: f64) -> Option<Curve> {
+    Curve::new(lines, &[(USUAL_CACHE, lines)], USUAL_CACHE).ok()
+}
 
 /// A thread's lines against cache.
 #[derive(Clone, Debug)]

@@ -46,6 +46,11 @@ struct Seen {
     requests: Option<f64>,
 }
 
+/// Whether shares of a cache, in bytes, count as one.
+pub(super) fn is_near(one: f64, other: f64) -> bool {
+    (one / other).log2().abs() <= NEARLY
+}
+
 impl Known {
     /// Bytes of cache that a thread had, ascending, and the lines per 1000 instructions with so much, while it did what it does
     /// now. This interval is among them. It is remembered only if the thread stayed on its CPU: an interval in which it
@@ -58,7 +63,7 @@ impl Known {
                 lines: load.lines,
                 requests: load.requests,
             };
-            seen.retain(|seen| (seen.held / now.held).log2().abs() > NEARLY);
+            seen.retain(|seen| !is_near(seen.held, now.held));
             seen.push(now);
             seen.sort_by(|a, b| a.held.total_cmp(&b.held));
         }

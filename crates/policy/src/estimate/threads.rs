@@ -126,6 +126,11 @@ pub(super) fn are_one_phase(one: Option<f64>, other: Option<f64>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return true;
     };
+    are_as_many(one, other)
+}
+
+/// Whether lines or requests per 1000 instructions are those of one phase.
+pub(super) fn are_as_many(one: f64, other: f64) -> bool {
     let most = one.max(other);
     most < QUIET || (one - other).abs() <= ONE_PHASE * most
 }

@@ -245,9 +245,9 @@ impl Adaptive {
         let by_use = (action.followed.iter())
             .filter(|follow| follow.is_by_use() && !self.rations.limits(follow.process));
         self.told.extend(by_use.map(|follow| follow.process));
-        let speeds = action.speeds();
+        let measured = action.measured();
         let layout = (&*action.layout.cpus, &*action.layout.memory);
-        (self.estimator).learn(stage.topology, &action.before, layout, &speeds);
+        (self.estimator).learn(stage.topology, &action.before, layout, &measured);
         let verdict = action.verdict();
         Some((action, verdict))
     }

@@ -9,7 +9,7 @@ use numaherd_world::{Pages, ProcessId, ThreadId};
 use super::past::{Past, touched};
 use super::search::Candidate;
 use super::{JUDGED_AFTER, SETTLES_AFTER};
-use crate::estimate::{Load, Lost, Memory, Owner, Picture};
+use crate::estimate::{Load, Lost, Measured, Memory, Owner, Picture};
 use crate::stage::Stage;
 
 /// Pages count as still moving while that takes more than this share of the time (chosen here).
@@ -66,8 +66,17 @@ struct Since {
     alike: f64,
     /// The sum over these intervals of ns times the speed, as a multiple of that look's.
     times: f64,
-    /// Instructions and ns on a CPU in intervals in which it did the same as in the last look before the action.
-    as_last: (f64, f64),
+    /// Of intervals in which it did the same as in the last look before the action: ns on a CPU, instructions, and lines
+    /// from memory per 1000 times these.
+    as_last: AsLast,
+}
+
+/// See [`Since::as_last`].
+#[derive(Clone, Copy, Default)]
+struct AsLast {
+    ran: f64,
+    instructions: f64,
+    lines: f64,
 }
 
 /// What came of an action.
@@ -219,8 +228,10 @@ impl Action {
                 .thread(load.id)
                 .is_some_and(|before| before.does_as(load))
             {
-                since.as_last.0 += load.speed * ran_ns;
-                since.as_last.1 += ran_ns;
+                let instructions = load.speed * ran_ns;
+                since.as_last.ran += ran_ns;
+                since.as_last.instructions += instructions;
+                since.as_last.lines += load.lines * instructions;
             }
         }
         let seen_ns = now_ns.saturating_sub(self.settled_ns);
@@ -254,14 +265,16 @@ impl Action {
             .clamp(JUDGED_AFTER, UNCLEAR_AFTER)
     }
 
-    /// Instructions per ns on a CPU since the action settled, for each thread of [`Self::before`], while it did the same as
-    /// then; 0 where none were counted.
-    pub(super) fn speeds(&self) -> Vec<f64> {
-        let speed = |load: &Load| match self.since.get(&load.id) {
-            Some(since) if since.as_last.1 > 0.0 => since.as_last.0 / since.as_last.1,
-            _ => 0.0,
+    /// What was measured since the action settled of each thread of [`Self::before`], while it did the same as then.
+    pub(super) fn measured(&self) -> Vec<Measured> {
+        let of = |load: &Load| match self.since.get(&load.id).map(|since| since.as_last) {
+            Some(seen) if seen.instructions > 0.0 => Measured {
+                speed: seen.instructions / seen.ran,
+                lines: seen.lines / seen.instructions,
+            },
+            _ => Measured::default(),
         };
-        self.before.threads.iter().map(speed).collect()
+        self.before.threads.iter().map(of).collect()
     }
 
     /// How fast threads have been since the action settled. The threads that it touched must do what they did before.
