@@ -9,15 +9,15 @@ mod file;
 mod measured;
 mod record;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use numaherd_files::FileError;
 use serde::{Deserialize, Serialize};
 
 pub use file::{Tolerance, parse};
-pub use measured::{Measured, changes, jackknife, list};
-pub use record::{CheckedClaim, Measurement, Record};
+pub use measured::{Measured, changes, jackknife, list, short};
+pub use record::{CheckedClaim, Measurement, Record, Varied};
 
 /// An error in claims, in a record of them, or in measurements for them.
 #[derive(Debug, thiserror::Error)]
@@ -230,6 +230,39 @@ impl Claim {
     }
 }
 
+/// Other figures of machines or programs, with which a paper's experiments run once more. Notes refer to what they then give:
+/// `{name}` is the figure of the same claim, `{name:id}` that of another.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variation {
+    /// What notes and records call it, for instance `remote-130`.
+    pub name: String,
+    /// What it changes, in words.
+    pub what: String,
+    /// For each machine, the keys of its file that change, with their values.
+    #[serde(default, rename = "machine")]
+    pub machines: BTreeMap<String, toml::Table>,
+    /// For each program, what changes.
+    #[serde(default, rename = "program")]
+    pub programs: BTreeMap<String, ProgramChange>,
+}
+
+/// What changes in each phase of a program: how many times as much it is.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramChange {
+    /// Lines in flight.
+    #[serde(default = "as_it_is")]
+    pub misses_in_flight: f64,
+    /// Cycles of the reference core per instruction while the last-level cache answers all.
+    #[serde(default = "as_it_is")]
+    pub cycles_per_instruction: f64,
+}
+
+const fn as_it_is() -> f64 {
+    1.0
+}
+
 /// The claims of one paper, in the order in which they are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {
@@ -239,6 +272,8 @@ pub struct Claims {
     pub title: String,
     /// What the experiments run on, and notes on all of them.
     pub about: String,
+    /// What else the experiments run with, to show what decides.
+    pub variations: Vec<Variation>,
     /// The claims.
     pub claims: Vec<Claim>,
 }
@@ -296,16 +331,22 @@ impl Claims {
             without_claim.remove(claim.id.as_str());
             let mut note = String::new();
             for part in measured::parts(&claim.note) {
-                note += match part {
-                    measured::Part::Text(text) => text,
-                    measured::Part::Detail(name) => {
-                        unused.remove(name);
-                        match measured.detail_of(name) {
-                            Some(detail) => detail,
-                            None => return wrong(ClaimsError::Detail, name),
-                        }
+                let name = match part {
+                    measured::Part::Text(text) => {
+                        note += text;
+                        continue;
                     }
+                    measured::Part::Detail(name) => name,
                 };
+                unused.remove(name);
+                match (
+                    self.varied(measured, claim, name)?,
+                    measured.detail_of(name),
+                ) {
+                    (Some(figure), None) => note += &figure,
+                    (None, Some(detail)) => note += detail,
+                    _ => return wrong(ClaimsError::Detail, name),
+                }
             }
             let interval = measured.interval_of(&claim.id);
             lines.push(CheckedClaim::of(self.paper, claim, ours, interval, note));
@@ -315,6 +356,36 @@ impl Claims {
             (None, Some(detail)) => wrong(ClaimsError::Detail, detail),
             (None, None) => Ok(lines),
         }
+    }
+}
+
+impl Claims {
+    /// The figure that a note's `{variation}` or `{variation:id}` stands for with its unit; `None` if it is no
+    /// variation's.
+    fn varied(
+        &self,
+        measured: &Measured,
+        claim: &Claim,
+        detail: &str,
+    ) -> Result<Option<String>, ClaimsError> {
+        let (name, id) = detail.split_once(':').unwrap_or((detail, &claim.id));
+        if !self
+            .variations
+            .iter()
+            .any(|variation| variation.name == name)
+        {
+            return Ok(None);
+        }
+        let claim = self.claims.iter().find(|claim| claim.id == id);
+        let claim = claim.ok_or_else(|| ClaimsError::Detail(self.paper, detail.to_owned()))?;
+        let Some(measured) = measured.under(name) else {
+            return Ok(Some("(not run)".to_owned()));
+        };
+        let figures = measured.figures_of(id);
+        let figures = figures.ok_or_else(|| ClaimsError::NoFigure(self.paper, id.to_owned()))?;
+        let space = if claim.unit.is_empty() { "" } else { " " };
+        let figure = short(measured::margin(figures));
+        Ok(Some(format!("{figure}{space}{}", claim.unit)))
     }
 }
 

@@ -7,7 +7,7 @@ use numaherd_files::Document;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Claim, Claims, ClaimsError, Kind, Paper, RunsOn, Statement};
+use super::{Claim, Claims, ClaimsError, Kind, Paper, RunsOn, Statement, Variation};
 
 /// How far a measured figure may be from the paper's, by the name that files use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -40,6 +40,8 @@ struct FileTable {
     paper: Paper,
     title: String,
     about: String,
+    #[serde(default, rename = "variation")]
+    variations: Vec<Spanned<Variation>>,
     #[serde(default, rename = "claim")]
     claims: Vec<Spanned<ClaimTable>>,
 }
@@ -88,6 +90,18 @@ enum ToleranceValue {
 pub fn parse(text: &str, path: &str) -> Result<Claims, ClaimsError> {
     let document = Document::new(text, path);
     let file: FileTable = document.parse()?;
+    let mut names = BTreeSet::new();
+    let mut variations = Vec::with_capacity(file.variations.len());
+    for (number, table) in file.variations.into_iter().enumerate() {
+        let at = table.span();
+        let variation = table.into_inner();
+        if let Some((key, why)) = fault_of(&variation, &mut names) {
+            return Err(document
+                .wrong(at, &format!("variation[{number}].{key}"), why)
+                .into());
+        }
+        variations.push(variation);
+    }
     let mut ids = BTreeSet::new();
     let mut claims = Vec::with_capacity(file.claims.len());
     for (number, table) in file.claims.into_iter().enumerate() {
@@ -100,7 +114,32 @@ pub fn parse(text: &str, path: &str) -> Result<Claims, ClaimsError> {
         paper: file.paper,
         title: file.title,
         about: file.about,
+        variations,
         claims,
+    })
+}
+
+/// What is wrong with a variation: its key and the reason.
+fn fault_of(variation: &Variation, names: &mut BTreeSet<String>) -> Option<(&'static str, String)> {
+    let Variation { name, what, .. } = variation;
+    if name.is_empty() || name.contains([':', '}']) {
+        return Some((
+            "name",
+            "a name is not empty, and has neither : nor }".to_owned(),
+        ));
+    }
+    if !names.insert(name.clone()) {
+        return Some(("name", format!("`{name}` is there twice")));
+    }
+    if what.trim().is_empty() {
+        return Some(("what", "it is empty".to_owned()));
+    }
+    let is_empty = variation.machines.is_empty() && variation.programs.is_empty();
+    is_empty.then(|| {
+        (
+            "machine",
+            "it changes neither a machine nor a program".to_owned(),
+        )
     })
 }
 

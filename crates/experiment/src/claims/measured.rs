@@ -17,6 +17,8 @@ pub struct Measured {
     exact: BTreeSet<String>,
     /// Why there are no figures for claims about traces, if so.
     pub without_traces: Option<String>,
+    /// What was measured under variations, by their names.
+    varied: BTreeMap<String, Measured>,
 }
 
 impl Measured {
@@ -70,12 +72,23 @@ impl Measured {
         self.exact.contains(id)
     }
 
+    /// Adds what was measured under a variation.
+    pub fn vary(&mut self, variation: impl Into<String>, measured: Self) {
+        self.varied.insert(variation.into(), measured);
+    }
+
+    /// What was measured under a variation.
+    pub fn under(&self, variation: &str) -> Option<&Self> {
+        self.varied.get(variation)
+    }
+
     /// Adds another experiment's measurements.
     pub fn append(&mut self, mut other: Self) {
         self.figures.append(&mut other.figures);
         self.intervals.append(&mut other.intervals);
         self.details.append(&mut other.details);
         self.exact.append(&mut other.exact);
+        self.varied.append(&mut other.varied);
         self.without_traces = self.without_traces.take().or(other.without_traces);
     }
 
@@ -122,6 +135,22 @@ pub(super) fn margin(figures: &[f64]) -> f64 {
         false => one.min(other),
     });
     least.unwrap_or(f64::NAN)
+}
+
+/// A figure with three significant digits, or all digits before the point.
+pub fn short(figure: f64) -> String {
+    let before = figure.abs().max(1e-9).log10().floor() as i32 + 1;
+    let decimals = (3 - before).clamp(0, 4) as usize;
+    let text = format!("{figure:.decimals$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    if text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Figures with their names, for a detail: `mcf 67, omnetpp 44`.

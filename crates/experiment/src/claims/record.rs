@@ -1,11 +1,12 @@
 //! The record of claims that held, `docs/fidelity.json`. `reproduce --record` renews it, later runs are compared with
 //! it, and `docs/FIDELITY.md` is generated from it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, ClaimsError, Kind, Paper, Statement};
+use super::{Claim, ClaimsError, Kind, Paper, Statement, Variation};
 
 /// Significant digits of recorded figures: few enough that rounding differences between processors do not show.
 const DIGITS: usize = 4;
@@ -23,6 +24,42 @@ pub struct Record {
     pub measurements: Vec<Measurement>,
     /// One line for each claim, paper by paper.
     pub lines: Vec<CheckedClaim>,
+    /// What variations gave, paper by paper.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variations: Vec<Varied>,
+}
+
+/// What a paper's experiments gave under a [`Variation`](super::Variation), in one run each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Varied {
+    /// The paper.
+    pub paper: Paper,
+    /// The variation's name.
+    pub name: String,
+    /// What it changes, in words.
+    pub what: String,
+    /// The figure of each claim that has one.
+    pub ours: BTreeMap<String, f64>,
+    /// The claims that held. In one run no chance is known, so an order holds if its margin is positive.
+    pub holds: BTreeSet<String>,
+}
+
+impl Varied {
+    /// What a variation gave, from the claims as they were judged under it.
+    pub fn new(paper: Paper, variation: &Variation, lines: &[CheckedClaim]) -> Self {
+        let ours = lines
+            .iter()
+            .filter_map(|line| Some((line.id.clone(), line.ours?)));
+        let held = lines.iter().filter(|line| line.holds);
+        Self {
+            paper,
+            name: variation.name.clone(),
+            what: variation.what.clone(),
+            ours: ours.collect(),
+            holds: held.map(|line| line.id.clone()).collect(),
+        }
+    }
 }
 
 /// How the lines of a paper were measured.
@@ -106,12 +143,17 @@ pub(super) fn rounded(figure: f64) -> f64 {
 }
 
 impl Record {
-    /// A record of these lines and how they were measured.
-    pub fn new(measurements: Vec<Measurement>, lines: Vec<CheckedClaim>) -> Self {
+    /// A record of these lines, how they were measured, and what variations gave.
+    pub fn new(
+        measurements: Vec<Measurement>,
+        lines: Vec<CheckedClaim>,
+        variations: Vec<Varied>,
+    ) -> Self {
         Self {
             schema: 3,
             measurements,
             lines,
+            variations,
         }
     }
 
@@ -157,6 +199,7 @@ impl Record {
     pub fn of(mut self, papers: &[Paper]) -> Self {
         self.lines.retain(|line| papers.contains(&line.paper));
         self.measurements.retain(|one| papers.contains(&one.paper));
+        self.variations.retain(|one| papers.contains(&one.paper));
         self
     }
 
@@ -172,6 +215,10 @@ impl Record {
         self.measurements
             .extend(others.filter(|one| !papers.contains(&one.paper)));
         self.measurements.sort_by_key(|one| one.paper);
+        let others = before.variations.into_iter();
+        self.variations
+            .extend(others.filter(|one| !papers.contains(&one.paper)));
+        self.variations.sort_by_key(|one| one.paper);
         self
     }
 

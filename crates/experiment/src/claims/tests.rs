@@ -168,6 +168,76 @@ fn a_claim_without_a_figure_and_a_figure_without_a_claim_are_errors() {
     }
 }
 
+/// A file with a variation and a claim with this note.
+fn varied(note: &str) -> Claims {
+    let variation = "[[variation]]\nname = \"far\"\nwhat = \"memory is far\"\nprogram.mcf.misses_in_flight = 2\n";
+    let claim = format!(
+        "[[claim]]\nid = \"a\"\nsection = \"1\"\nwhat = \"it is so\"\nunit = \"%\"\nsays = \"ranking\"\nnote = \"{note}\""
+    );
+    read(&format!("{HEAD}{variation}{claim}")).unwrap()
+}
+
+#[test]
+fn a_note_has_the_figures_under_a_variation() {
+    let mut measured = Measured::new();
+    measured.figure("a", 1.0);
+    let note = |note: &str, measured: &Measured| {
+        let lines = varied(note).judge(measured);
+        lines.map(|lines| lines[0].note.clone())
+    };
+    assert_eq!(note("it is {far}", &measured).unwrap(), "it is (not run)");
+    let mut far = Measured::new();
+    far.order("a", [5.0, 2.2468]);
+    measured.vary("far", far);
+    assert_eq!(note("it is {far}", &measured).unwrap(), "it is 2.75 %");
+    assert_eq!(note("{far:a}!", &measured).unwrap(), "2.75 %!");
+    for (wrong, why) in [
+        ("{far:b}", "the detail `{far:b}`"),
+        ("{near}", "the detail `{near}`"),
+    ] {
+        let error = note(wrong, &measured).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    measured.vary("far", Measured::new());
+    let error = note("{far}", &measured).unwrap_err().to_string();
+    assert_eq!(error, "no experiment measures DINO's claim `a`");
+}
+
+#[test]
+fn a_malformed_variation_is_reported_with_file_line_and_key() {
+    for (keys, why) in [
+        (
+            "name = \"\"\nwhat = \"w\"",
+            "claims.toml:4: variation[0].name: a name is not empty",
+        ),
+        (
+            "name = \"a:b\"\nwhat = \"w\"",
+            "claims.toml:4: variation[0].name: a name is not empty",
+        ),
+        (
+            "name = \"a\"\nwhat = \" \"",
+            "claims.toml:4: variation[0].what: it is empty",
+        ),
+        (
+            "name = \"a\"\nwhat = \"w\"",
+            "claims.toml:4: variation[0].machine: it changes neither",
+        ),
+        (
+            "name = \"a\"\nwhat = \"w\"\nprogram.mcf.misses = 2",
+            "misses",
+        ),
+    ] {
+        let error = read(&format!("{HEAD}[[variation]]\n{keys}\n")).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let twice = "[[variation]]\nname = \"a\"\nwhat = \"w\"\nmachine.b.c = 1\n".repeat(2);
+    let error = read(&format!("{HEAD}{twice}")).unwrap_err().to_string();
+    assert!(
+        error.contains("variation[1].name: `a` is there twice"),
+        "{error}"
+    );
+}
+
 #[test]
 fn the_margin_of_an_order_is_its_least_step() {
     let claims = read(&file("says = \"ranking\"")).unwrap();
@@ -302,7 +372,18 @@ mod of_records {
                 }),
             }
         }
-        Record::new(measurements, lines)
+        let variation = Variation {
+            name: "far".to_owned(),
+            what: "memory is far".to_owned(),
+            machines: BTreeMap::new(),
+            programs: BTreeMap::new(),
+        };
+        let varied = measurements.iter().map(|one| {
+            let of_it = lines.iter().filter(|line| line.paper == one.paper);
+            Varied::new(one.paper, &variation, &of_it.cloned().collect::<Vec<_>>())
+        });
+        let varied = varied.collect();
+        Record::new(measurements, lines, varied)
     }
 
     #[test]
@@ -338,6 +419,9 @@ mod of_records {
         let measured = now.measurements.iter().map(|one| (one.paper, one.runs));
         let measured: Vec<(Paper, u32)> = measured.collect();
         assert_eq!(measured, [(Paper::Dino, 1), (Paper::NMass, 1)]);
+        let varied = now.variations.iter();
+        let varied: Vec<_> = varied.map(|one| (one.paper, one.ours.len())).collect();
+        assert_eq!(varied, [(Paper::Dino, 1), (Paper::NMass, 1)]);
     }
 
     #[test]

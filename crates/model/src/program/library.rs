@@ -73,6 +73,14 @@ impl Library {
         self
     }
 
+    /// These programs and this one, which takes the place of one of its name.
+    #[must_use]
+    pub fn with(mut self, program: Program) -> Self {
+        self.programs
+            .insert(program.name.clone(), Arc::new(program));
+        self
+    }
+
     /// The program of that name.
     ///
     /// # Errors

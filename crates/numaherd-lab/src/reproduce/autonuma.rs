@@ -23,7 +23,8 @@ use numaherd_model::program::{Curve, LINE_BYTES, Phase};
 use numaherd_model::{Binding, Job, Program, Until};
 use numaherd_topology::NodeId;
 
-use super::testbed::{Effort, KERNEL, Machines, Testbed, Workload};
+use super::inputs::Inputs;
+use super::testbed::{Effort, KERNEL, Testbed, Workload};
 
 /// A machine of four nodes; the benchmark's is not described.
 pub const MACHINE: &str = "xeon-x7550-4s";
@@ -105,8 +106,8 @@ impl Benchmark {
 ///
 /// # Errors
 /// The machine is unknown, or a run fails.
-pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
-    let testbed = machines.testbed(MACHINE)?;
+pub fn measure(effort: &Effort, inputs: &Inputs) -> Result<Measured> {
+    let testbed = inputs.testbed(MACHINE)?;
     effort.with_intervals(|effort| on(&testbed, effort))
 }
 
@@ -144,7 +145,7 @@ mod tests {
         let effort = Effort::new(1, 30.0);
         let claims = Claims::built_in(Paper::Autonuma).unwrap();
         let lines = claims
-            .judge(&measure(&effort, &Machines::default()).unwrap())
+            .judge(&measure(&effort, &Inputs::default()).unwrap())
             .unwrap();
         assert!(lines.iter().all(|line| line.ours.is_some()));
     }

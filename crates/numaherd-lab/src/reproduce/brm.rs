@@ -30,14 +30,15 @@ use numaherd_experiment::claims::Measured;
 
 pub(super) use setup::MACHINE;
 
-use super::testbed::{Effort, Machines, Suite};
+use super::inputs::Inputs;
+use super::testbed::{Effort, Suite};
 
 /// Runs all experiments but those in the lab.
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
-pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
-    let setup = setup::Setup::new(machines)?;
+pub fn measure(effort: &Effort, inputs: &Inputs) -> Result<Measured> {
+    let setup = setup::Setup::new(inputs)?;
     let mut measured = factors::measure(&setup)?;
     measured.append(micro::bound(&setup)?);
     measured.append(workloads::bound(&setup)?);
@@ -56,9 +57,10 @@ pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
 /// # Errors
 /// As [`measure`].
 pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
+    let testbed = setup::Setup::new(&Inputs::default())?.testbed;
     Ok(vec![Suite {
         name: "brm",
-        testbed: setup::Setup::new(&Machines::default())?.testbed,
-        workloads: workloads::all(effort)?,
+        workloads: workloads::all(&testbed, effort)?,
+        testbed,
     }])
 }

@@ -28,7 +28,8 @@ mod uma;
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
 
-use super::testbed::{Effort, Machines, Suite, Workload};
+use super::inputs::Inputs;
+use super::testbed::{Effort, Suite, Workload};
 use super::traces::{Traces, where_recorded};
 
 /// The paper's machine.
@@ -42,13 +43,13 @@ pub const MACHINES: [&str; 3] = [MACHINE, SECOND, uma::MACHINE];
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
-pub fn measure(effort: &Effort, traces: &Traces, machines: &Machines) -> Result<Measured> {
-    let testbed = machines.testbed(MACHINE)?;
+pub fn measure(effort: &Effort, traces: &Traces, inputs: &Inputs) -> Result<Measured> {
+    let testbed = inputs.testbed(MACHINE)?;
     let mut measured = scenarios::measure(&testbed)?;
     measured.append(clones::measure(&testbed)?);
-    measured.append(uma::measure(machines)?);
+    measured.append(uma::measure(inputs)?);
     let mut measured = measured.exact();
-    let second = machines.testbed(SECOND)?;
+    let second = inputs.testbed(SECOND)?;
     let windows = sweep::testbeds(&second);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);
     measured.append(cpu::by_noise(&testbed, effort)?);
@@ -66,31 +67,30 @@ pub fn measure(effort: &Effort, traces: &Traces, machines: &Machines) -> Result<
 /// As [`measure`].
 pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
     type Named = (&'static str, Workload);
-    let suite = |name, machine, workloads: Vec<Named>| -> Result<Suite> {
-        Ok(Suite {
-            name,
-            testbed: Machines::default().testbed(machine)?,
-            workloads: workloads
-                .into_iter()
-                .map(|(name, one)| (name.to_owned(), one))
-                .collect(),
-        })
+    let suite = |name, testbed, workloads: Vec<Named>| Suite {
+        name,
+        testbed,
+        workloads: workloads
+            .into_iter()
+            .map(|(name, one)| (name.to_owned(), one))
+            .collect(),
     };
     let old = |workloads: Vec<Named>| -> Vec<Named> {
         let old = |(name, one): Named| (name, runs::on_old_linux(&one));
         workloads.into_iter().map(old).collect()
     };
-    let cpu = vec![("cpu2006", cpu::for_an_hour(effort)?)];
-    let web = vec![("web", lamp::workload(effort)?)];
+    let machine = |name| Inputs::default().testbed(name);
+    let (cpu, mpi, web) = (machine(MACHINE)?, machine(MACHINE)?, machine(MACHINE)?);
+    let uma = machine(uma::MACHINE)?;
+    let on_cpu = old(vec![("cpu2006", cpu::for_an_hour(&cpu, effort)?)]);
+    let on_mpi = old(mpi::of_the_table(&mpi, effort)?);
+    let on_web = old(vec![("web", lamp::workload(&web, effort)?)]);
+    let on_uma = uma::workloads(&uma, effort.part_of_hour(1.0 / 6.0))?;
     Ok(vec![
-        suite("dino-cpu", MACHINE, old(cpu))?,
-        suite("dino-mpi", MACHINE, old(mpi::of_the_table(effort)?))?,
-        suite("dino-web", MACHINE, old(web))?,
-        suite(
-            "dino-uma",
-            uma::MACHINE,
-            uma::workloads(effort.part_of_hour(1.0 / 6.0))?,
-        )?,
+        suite("dino-cpu", cpu, on_cpu),
+        suite("dino-mpi", mpi, on_mpi),
+        suite("dino-web", web, on_web),
+        suite("dino-uma", uma, on_uma),
     ])
 }
 

@@ -8,6 +8,7 @@ mod adaptive;
 mod autonuma;
 pub mod brm;
 mod dino;
+mod inputs;
 mod ipm;
 mod nmass;
 mod page;
@@ -24,11 +25,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
 use numaherd_experiment::claims::{
-    CheckedClaim, Claims, ClaimsError, Measured, Measurement, Paper, Record, RunsOn,
+    CheckedClaim, Claims, ClaimsError, Measured, Measurement, Paper, Record, RunsOn, Varied,
 };
 
 use crate::cli::Reproduce;
-use testbed::{Effort, Machines};
+use inputs::Inputs;
+use testbed::Effort;
 use traces::{Traces, where_recorded};
 
 /// What the experiments found.
@@ -99,7 +101,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         .flat_map(|&paper| machines_of(paper))
         .copied()
         .collect();
-    let machines = Machines::read(&options.machines, &used)?;
+    let inputs = Inputs::read(&options.machines, &used)?;
     let before = Record::built_in()?;
     let renewed = match &options.record {
         Some(path) if path.exists() => Some(read(path)?),
@@ -124,7 +126,8 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             options.commit.as_deref(),
             &effort,
             &traces,
-            &machines,
+            &inputs,
+            !options.quick && options.machines.is_empty(),
         )?,
     };
     for left_out in &findings.left_out {
@@ -207,15 +210,18 @@ fn check_traces(papers: &[Paper], traces: &Traces) -> Result<()> {
     Ok(())
 }
 
-/// Runs the experiments of some papers, one paper after the other, each on all cores.
+/// Runs the experiments of some papers, one paper after the other, each on all cores; `with_variations` once more under each
+/// variation.
 fn run(
     papers: &[Paper],
     commit: Option<&str>,
     effort: &Effort,
     traces: &Path,
-    machines: &Machines,
+    inputs: &Inputs,
+    with_variations: bool,
 ) -> Result<Findings> {
     let (mut measurements, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut variations = Vec::new();
     for &paper in papers {
         let claims = Claims::built_in(paper)?;
         let bar = ProgressBar::new_spinner();
@@ -226,8 +232,17 @@ fn run(
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         let effort = &of_paper(paper, effort);
-        let measured = measure(paper, effort, traces, machines)
-            .with_context(|| format!("cannot run {}'s experiments", paper.name()))?;
+        let name = paper.name();
+        let mut measured = measure(paper, effort, traces, inputs)
+            .with_context(|| format!("cannot run {name}'s experiments"))?;
+        for variation in claims.variations.iter().filter(|_| with_variations) {
+            bar.set_message(format!("{name}'s experiments: {}", variation.what));
+            let inputs = Inputs::varied(variation)?;
+            let varied = measure(paper, &effort.once(), traces, &inputs)
+                .with_context(|| format!("cannot run {name}'s experiments: {}", variation.what))?;
+            variations.push(Varied::new(paper, variation, &claims.judge(&varied)?));
+            measured.vary(&variation.name, varied);
+        }
         bar.finish_and_clear();
         measurements.push(Measurement {
             paper,
@@ -242,7 +257,7 @@ fn run(
         }
     }
     Ok(Findings {
-        record: Record::new(measurements, lines),
+        record: Record::new(measurements, lines, variations),
         left_out,
     })
 }
@@ -268,13 +283,13 @@ fn machines_of(paper: Paper) -> &'static [&'static str] {
 }
 
 /// Runs all experiments of a paper. Traces are recorded into a folder where they are not there yet.
-fn measure(paper: Paper, effort: &Effort, traces: &Path, machines: &Machines) -> Result<Measured> {
+fn measure(paper: Paper, effort: &Effort, traces: &Path, inputs: &Inputs) -> Result<Measured> {
     match paper {
-        Paper::Dino => dino::measure(effort, &Traces::within(traces)?, machines),
-        Paper::NMass => nmass::measure(effort, machines),
-        Paper::Brm => brm::measure(effort, machines),
+        Paper::Dino => dino::measure(effort, &Traces::within(traces)?, inputs),
+        Paper::NMass => nmass::measure(effort, inputs),
+        Paper::Brm => brm::measure(effort, inputs),
         Paper::Ipm => ipm::measure(effort, &Traces::within(traces)?),
-        Paper::Autonuma => autonuma::measure(effort, machines),
+        Paper::Autonuma => autonuma::measure(effort, inputs),
         Paper::Adaptive => adaptive::measure(effort, &Traces::within(traces)?),
     }
 }
@@ -303,7 +318,7 @@ mod tests {
     fn is_judged(paper: Paper, effort: &Effort) {
         let folder = tempfile::tempdir().unwrap();
         traces::made::all(folder.path());
-        let measured = measure(paper, effort, folder.path(), &Machines::default()).unwrap();
+        let measured = measure(paper, effort, folder.path(), &Inputs::default()).unwrap();
         let claims = Claims::built_in(paper).unwrap();
         assert_eq!(measured.without_traces, None);
         let lines = claims.judge(&measured).unwrap();

@@ -18,7 +18,8 @@ use numaherd_experiment::claims::Measured;
 use numaherd_model::{alone, numa_penalty};
 use numaherd_topology::{CpuId, NodeId};
 
-use super::testbed::{Effort, Machines, Suite, Testbed, cpu2006, program};
+use super::inputs::Inputs;
+use super::testbed::{Effort, Suite, Testbed, cpu2006};
 
 /// The paper's machine.
 pub const MACHINE: &str = "xeon-e5520-2s";
@@ -31,8 +32,8 @@ const FAR: u32 = 4;
 ///
 /// # Errors
 /// A machine or program is unknown, or a run fails.
-pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
-    let testbed = machines.testbed(MACHINE)?;
+pub fn measure(effort: &Effort, inputs: &Inputs) -> Result<Measured> {
+    let testbed = inputs.testbed(MACHINE)?;
     let profiles = profiles(&testbed)?;
     let profiled = workloads::profiled(&testbed, &profiles);
     let mut measured = mappings::measure(&testbed)?;
@@ -48,11 +49,11 @@ pub fn measure(effort: &Effort, machines: &Machines) -> Result<Measured> {
 /// # Errors
 /// As [`measure`].
 pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
-    let testbed = Machines::default().testbed(MACHINE)?;
+    let testbed = Inputs::default().testbed(MACHINE)?;
     Ok(vec![Suite {
         name: "n-mass",
         testbed: workloads::profiled(&testbed, &profiles(&testbed)?),
-        workloads: workloads::of_figures(effort)?,
+        workloads: workloads::of_figures(&testbed, effort)?,
     }])
 }
 
@@ -68,7 +69,7 @@ struct Profiled {
 /// Every program of CPU2006 alone.
 fn profiles(testbed: &Testbed) -> Result<Vec<Profiled>> {
     let profile = |name| {
-        let phase = &program(name)?.phases[0];
+        let phase = testbed.phase(name)?;
         Ok(Profiled {
             name,
             miss_rate: alone(&testbed.hardware, phase, CpuId(NEAR)).lines,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use numaherd_experiment::claims::{
-    CheckedClaim, Claims, Kind, Measurement, Paper, Record, Statement, Tolerance,
+    CheckedClaim, Claims, Kind, Measurement, Paper, Record, Statement, Tolerance, Varied, short,
 };
 use numaherd_experiment::table::Table;
 
@@ -109,22 +109,6 @@ fn kind(line: &CheckedClaim) -> &'static str {
     }
 }
 
-/// A figure with three significant digits, or all digits before the point.
-fn short(figure: f64) -> String {
-    let before = figure.abs().max(1e-9).log10().floor() as i32 + 1;
-    let decimals = (3 - before).clamp(0, 4) as usize;
-    let text = format!("{figure:.decimals$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
-    if text == "-0" {
-        "0".to_owned()
-    } else {
-        text.to_owned()
-    }
-}
-
 /// The page `docs/FIDELITY.md`.
 ///
 /// # Errors
@@ -171,8 +155,43 @@ pub fn page(record: &Record) -> Result<String> {
         for (at, note) in notes.iter().enumerate() {
             let _ = writeln!(text, "{}. {note}", at + 1);
         }
+        let variations = record.variations.iter().filter(|one| one.paper == paper);
+        text += &by_variation(&lines, &variations.collect::<Vec<_>>());
     }
     Ok(text)
+}
+
+/// How many of a paper's lines hold under each variation.
+fn by_variation(lines: &[&CheckedClaim], variations: &[&Varied]) -> String {
+    if variations.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<CheckedClaim> = lines.iter().map(|&line| line.clone()).collect();
+    let groups: Vec<(usize, &str)> = groups(&lines).filter(|(at, _)| *at < 3).collect();
+    let row = |what: &str, lines: &[CheckedClaim]| {
+        let tallies = groups.iter().map(|&(at, _)| tally(lines, at, None));
+        let cells: Vec<String> = [what.to_owned()].into_iter().chain(tallies).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let under = |one: &&Varied| {
+        let mut lines = lines.clone();
+        for line in &mut lines {
+            line.holds = one.holds.contains(&line.id);
+        }
+        row(&one.what, &lines)
+    };
+    let names: Vec<&str> = groups.iter().map(|&(_, name)| name).collect();
+    let head = format!(
+        "| if | {} |\n|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    );
+    let rows: String = variations.iter().map(under).collect();
+    format!(
+        "\nHow many would hold, in one run of each experiment, in which an order holds if its margin is positive:\n\n\
+         {head}{}{rows}",
+        row("nothing is changed, in all runs", &lines)
+    )
 }
 
 /// How a paper's lines were measured, as a paragraph.
@@ -229,9 +248,9 @@ holds when its margin, which is `ours`, is positive, and where chance is in it, 
 interval excludes zero (`± `; delete-one jackknife over the runs). The programs' compilers and the
 modelled core differ from the papers': the size of an effect is compared, not its last digits.
 
-Some notes say what another figure of a machine would give: `numaherd reproduce n-mass --quick --machine FILE` shows it, where
-`FILE` is a changed copy of the machine's file in `data/machines`. What other figures of a program or of the model would give was
-computed once, outside the program.
+Notes say what other figures of a machine or a program would give. `numaherd reproduce` measures that, too: a `[[variation]]` of a
+file in `data/claims` says what changes. `numaherd reproduce n-mass --quick --machine FILE` does so for a changed copy of a machine's
+file in `data/machines`. What notes say of other changes of the model was computed once, outside the program.
 
 "
     );
@@ -267,6 +286,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_experiment::claims::Variation;
 
     fn line(paper: Paper, id: &str, statement: Statement, ours: f64) -> CheckedClaim {
         CheckedClaim {
@@ -326,7 +346,20 @@ mod tests {
             measured(Paper::Dino, 10, Some("0123abc")),
             measured(Paper::NMass, 2, None),
         ];
-        insta::assert_snapshot!("page", page(&Record::new(measurements, lines())).unwrap());
+        let lines = lines();
+        let mut under = lines.clone();
+        for line in &mut under {
+            line.holds = true;
+        }
+        let variation = Variation {
+            name: "other".to_owned(),
+            what: "memory is farther".to_owned(),
+            machines: Default::default(),
+            programs: Default::default(),
+        };
+        let varied = vec![Varied::new(Paper::Dino, &variation, &under)];
+        let record = Record::new(measurements, lines, varied);
+        insta::assert_snapshot!("page", page(&record).unwrap());
     }
 
     #[test]

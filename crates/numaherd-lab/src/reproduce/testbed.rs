@@ -5,12 +5,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use numaherd::exit::{Exit, OrExit, ended};
 use numaherd_experiment::claims::{Measured, jackknife};
 use numaherd_experiment::statistics::{Sample, mean};
 use numaherd_experiment::{OnModel, Ran, Trial, World, as_published};
@@ -208,47 +206,6 @@ pub struct Suite {
     pub workloads: Vec<(String, Workload)>,
 }
 
-/// The papers' machines: presets, and what takes the place of some of them.
-#[derive(Debug, Default)]
-pub struct Machines(Vec<Machine>);
-
-impl Machines {
-    /// Reads machine files. Each takes the place of the preset of its name, which must be among `used`.
-    ///
-    /// # Errors
-    /// A file cannot be read or is wrong; no experiment uses a machine of its name.
-    pub fn read(files: &[PathBuf], used: &[&str]) -> Result<Self> {
-        let read = |file: &PathBuf| {
-            let machine = Machine::read(file).or_exit(Exit::Usage)?;
-            if used.contains(&machine.name.as_str()) {
-                return Ok(machine);
-            }
-            let (file, name) = (file.display(), &machine.name);
-            let used = match used {
-                [] => "none; --machine is for dino, n-mass, brm and autonuma".to_owned(),
-                used => used.join(", "),
-            };
-            let why = format!(
-                "--machine {file}: no experiment here runs on `{name}`; give a copy, with its `name`, of the file of one \
-                 of these: {used}"
-            );
-            Err(ended(Exit::Usage, why))
-        };
-        files.iter().map(read).collect::<Result<_>>().map(Self)
-    }
-
-    /// The machine of this name.
-    ///
-    /// # Errors
-    /// There is none, or the model cannot run it.
-    pub fn testbed(&self, name: &str) -> Result<Testbed> {
-        match self.0.iter().find(|machine| machine.name == name) {
-            Some(machine) => Testbed::of(machine),
-            None => Testbed::of(&Machine::preset(name)?),
-        }
-    }
-}
-
 /// A paper's machine, and runs on it.
 #[derive(Debug)]
 pub struct Testbed {
@@ -256,21 +213,39 @@ pub struct Testbed {
     pub hardware: Hardware,
     /// The policies' settings.
     pub policies: Settings,
+    programs: Arc<Library>,
     /// By policy and workload, as text, and by seed.
     runs: Memo<(Arc<str>, u64), Ran>,
 }
 
 impl Testbed {
-    /// A machine.
+    /// A machine, and programs for it.
     ///
     /// # Errors
-    /// The model cannot run it.
-    fn of(machine: &Machine) -> Result<Self> {
+    /// The model cannot run the machine.
+    pub fn new(machine: &Machine, programs: Arc<Library>) -> Result<Self> {
         Ok(Self {
             hardware: Hardware::of(machine)?,
             policies: Settings::default(),
+            programs,
             runs: Memo::default(),
         })
+    }
+
+    /// A program.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn program(&self, name: &str) -> Result<&Arc<Program>> {
+        Ok(self.programs.get(name)?)
+    }
+
+    /// What a program of one phase does.
+    ///
+    /// # Errors
+    /// As [`Self::program`].
+    pub fn phase(&self, name: &str) -> Result<&Phase> {
+        Ok(&self.program(name)?.phases[0])
     }
 
     /// The same machine with other settings of the policies.
@@ -280,6 +255,7 @@ impl Testbed {
         Self {
             hardware: self.hardware.clone(),
             policies,
+            programs: self.programs.clone(),
             runs: Memo::default(),
         }
     }
@@ -387,22 +363,6 @@ impl Testbed {
     }
 }
 
-/// A program of the library.
-///
-/// # Errors
-/// There is none of that name.
-pub fn program(name: &str) -> Result<&'static Arc<Program>> {
-    Ok(Library::built_in().get(name)?)
-}
-
-/// What a program of one phase does.
-///
-/// # Errors
-/// As [`program`].
-pub fn phase(name: &str) -> Result<&'static Phase> {
-    Ok(&program(name)?.phases[0])
-}
-
 /// By how much a time is shorter than another, in percent of the other.
 pub fn improvement(over: f64, time: f64) -> f64 {
     (1.0 - time / over) * 100.0
@@ -424,37 +384,5 @@ mod tests {
         let shown = |runs| shown(1, runs, figures);
         assert_eq!(shown(4), ["1.5 ± 2.1", "-1.0 ± 0.0"]);
         assert_eq!(shown(2), ["0.5", "-1.0"]);
-    }
-    #[test]
-    fn a_changed_copy_takes_the_place_of_the_machine_of_its_name() {
-        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/machines");
-        let text = std::fs::read_to_string(format!("{data}/uma-4x2.toml")).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let copy = folder.path().join("copy.toml");
-        std::fs::write(&copy, text.replace("clock_ghz = ", "clock_ghz = 1")).unwrap();
-        let files = [copy.clone()];
-        let machines = Machines::read(&files, &["uma-4x2"]).unwrap();
-        let cores = |name| {
-            let [changed, built_in] =
-                [&machines, &Machines::default()].map(|of| of.testbed(name).unwrap());
-            (
-                format!("{:?}", changed.hardware),
-                format!("{:?}", built_in.hardware),
-            )
-        };
-        let (changed, built_in) = cores("uma-4x2");
-        assert_ne!(changed, built_in);
-        let (other, built_in) = cores("opteron-8356-4s");
-        assert_eq!(other, built_in);
-        let wrong = |used: &[&str]| Machines::read(&files, used).unwrap_err().to_string();
-        let copy = copy.display();
-        assert_eq!(
-            wrong(&["opteron-8356-4s", "opteron-2350-2s"]),
-            format!(
-                "--machine {copy}: no experiment here runs on `uma-4x2`; give a copy, with its `name`, of the file of \
-                 one of these: opteron-8356-4s, opteron-2350-2s"
-            )
-        );
-        assert!(wrong(&[]).ends_with("none; --machine is for dino, n-mass, brm and autonuma"));
     }
 }

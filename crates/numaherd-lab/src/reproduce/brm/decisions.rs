@@ -27,7 +27,8 @@ use rayon::prelude::*;
 use super::micro::{COMBINED_MIB, MIB, SHARED};
 use super::readings::READINGS;
 use super::setup::{BRM, IN_TURN, Memory, Setup, Sizes, on_xen};
-use crate::reproduce::testbed::{Effort, Machines, increase};
+use crate::reproduce::inputs::Inputs;
+use crate::reproduce::testbed::{Effort, increase};
 
 /// Threads of the micro-benchmark, each with a core of its own on either node.
 const THREADS: usize = 4;
@@ -217,7 +218,7 @@ fn watch(
 /// # Errors
 /// A run fails.
 pub fn tables(effort: &Effort) -> Result<String> {
-    let setup = Setup::new(&Machines::default())?;
+    let setup = Setup::new(&Inputs::default())?;
     let sets = COMBINED_MIB.into_par_iter();
     let layouts: Vec<Layouts> = sets
         .map(|set| Layouts::of(&setup, set))

@@ -67,7 +67,7 @@ fn jobs(setup: &Setup, (parallel, single): &(&'static str, [&'static str; 4])) -
     let names = std::iter::once(parallel).chain(single);
     names
         .map(|name| {
-            let job = Memory::Wide.of(Job::new(program(name)?));
+            let job = Memory::Wide.of(Job::new(program(&setup.testbed, name)?));
             let matters = binding_matters(setup, name)?;
             Ok(job.tagged(if matters { Tag::Agent } else { Tag::Clear }))
         })

@@ -16,7 +16,8 @@ use numaherd_policy::settings::BrmSettings;
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
-use crate::reproduce::testbed::{KERNEL, Machines, Testbed, Workload};
+use crate::reproduce::inputs::Inputs;
+use crate::reproduce::testbed::{KERNEL, Testbed, Workload};
 
 /// The paper's policy.
 pub(super) const BRM: &str = "brm";
@@ -92,8 +93,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(machines: &Machines) -> Result<Self> {
-        let mut testbed = machines.testbed(MACHINE)?;
+    pub(super) fn new(inputs: &Inputs) -> Result<Self> {
+        let mut testbed = inputs.testbed(MACHINE)?;
         // The paper's programs are all tagged, so that every thread is a candidate.
         testbed.policies = Settings::parse("[brm]\ncandidates = \"all\"")?;
         Ok(Self { testbed })
@@ -228,12 +229,11 @@ impl Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::testbed::program;
 
     #[test]
     fn bindings_are_enumerated_up_to_what_is_alike() {
-        let setup = Setup::new(&Machines::default()).unwrap();
-        let job = |name: &str| Job::new(program(name).unwrap().clone());
+        let setup = Setup::new(&Inputs::default()).unwrap();
+        let job = |name: &str| Job::new(setup.testbed.program(name).unwrap().clone());
         let count = |jobs: &[Job]| setup.distinct_bindings(jobs).unwrap().len();
         assert_eq!(count(&[job("lu.C")]), 5);
         assert_eq!(count(&[job("mcf"), job("mcf"), job("mcf"), job("mcf")]), 5);

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::setup::{BRM, Memory, Setup, on_xen};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{
-    self, Effort, KERNEL, Workload, after, improvement, increase, of_runs, row_of_runs,
+    Effort, KERNEL, Testbed, Workload, after, improvement, increase, of_runs, row_of_runs,
 };
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
@@ -48,7 +48,7 @@ struct Row {
 impl Row {
     /// Runs one workload under everything.
     fn of(setup: &Setup, name: &'static str, effort: &Effort) -> Result<Self> {
-        let jobs = jobs(name, Memory::Wide)?;
+        let jobs = jobs(&setup.testbed, name, Memory::Wide)?;
         let alone = alone(setup, &jobs, name)?;
         let under = |policy| setup.under(policy, &jobs, &alone, &effort.seeds());
         let bindings = setup.bindings(&jobs, &alone)?;
@@ -73,16 +73,16 @@ impl Row {
 }
 
 /// A program by the paper's name for it; the parallel ones are of class C.
-pub(super) fn program(name: &str) -> Result<Arc<Program>> {
+pub(super) fn program(testbed: &Testbed, name: &str) -> Result<Arc<Program>> {
     let found = match PARALLEL.contains(&name) {
-        true => testbed::program(&format!("{name}.C")),
-        false => testbed::program(name),
+        true => testbed.program(&format!("{name}.C")),
+        false => testbed.program(name),
     };
     Ok(found?.clone())
 }
 
 /// A workload's jobs.
-fn jobs(name: &str, memory: Memory) -> Result<Vec<Job>> {
+fn jobs(testbed: &Testbed, name: &str, memory: Memory) -> Result<Vec<Job>> {
     let programs = if PARALLEL.contains(&name) {
         vec![name]
     } else if name == MIXED {
@@ -90,7 +90,7 @@ fn jobs(name: &str, memory: Memory) -> Result<Vec<Job>> {
     } else {
         vec![name; SINGLE.len()]
     };
-    let job = |name| Ok(memory.of(Job::new(program(name)?)));
+    let job = |name| Ok(memory.of(Job::new(program(testbed, name)?)));
     programs.into_iter().map(job).collect()
 }
 
@@ -110,14 +110,14 @@ fn alone(setup: &Setup, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
 
 /// The workload of one program of each, with the times of each alone.
 pub(super) fn mixed(setup: &Setup) -> Result<(Vec<Job>, Vec<f64>)> {
-    let jobs = jobs(MIXED, Memory::Wide)?;
+    let jobs = jobs(&setup.testbed, MIXED, Memory::Wide)?;
     let alone = alone(setup, &jobs, MIXED)?;
     Ok((jobs, alone))
 }
 
 /// By how much the worst binding of a workload is slower than the best, in percent.
 fn loss_by_binding(setup: &Setup, name: &str, memory: Memory) -> Result<f64> {
-    let jobs = jobs(name, memory)?;
+    let jobs = jobs(&setup.testbed, name, memory)?;
     let times = setup.bindings(&jobs, &vec![1.0; jobs.len()])?;
     Ok(increase(times[times.len() - 1], times[0]))
 }
@@ -134,10 +134,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Each workload for ten minutes, with its name.
-pub(super) fn all(effort: &Effort) -> Result<Vec<(String, Workload)>> {
+pub(super) fn all(testbed: &Testbed, effort: &Effort) -> Result<Vec<(String, Workload)>> {
     let until = effort.part_of_hour(OF_AN_HOUR);
     let workload = |name: &str| {
-        let workload = Workload::new(jobs(name, Memory::Wide)?, until);
+        let workload = Workload::new(jobs(testbed, name, Memory::Wide)?, until);
         Ok((name.to_owned(), workload))
     };
     names().map(workload).collect()
@@ -149,7 +149,7 @@ pub(super) fn all(effort: &Effort) -> Result<Vec<(String, Workload)>> {
 pub(super) fn by_waking(setup: &Setup, effort: &Effort) -> Result<Measured> {
     let row = |seconds: f64| -> Result<Vec<String>> {
         let times = |name| -> Result<[Sample; 2]> {
-            let jobs = jobs(name, Memory::Wide)?;
+            let jobs = jobs(&setup.testbed, name, Memory::Wide)?;
             let alone = alone(setup, &jobs, name)?;
             let mut workload = on_xen(jobs, Until::Completions(1));
             let brm = setup.times(BRM, &workload, &alone, &effort.seeds())?;

@@ -7,7 +7,7 @@ use numaherd_experiment::statistics::{LinearFit, correlation, mean, ranks};
 use numaherd_model::{Factors, Placed, alone, steady};
 
 use super::Class;
-use crate::reproduce::testbed::{Testbed, cpu2006, increase, phase};
+use crate::reproduce::testbed::{Testbed, cpu2006, increase};
 
 /// One program's bar and point.
 struct Bar {
@@ -19,7 +19,7 @@ struct Bar {
 }
 
 fn bar(testbed: &Testbed, name: &'static str) -> Result<Bar> {
-    let phase = phase(name)?;
+    let phase = testbed.phase(name)?;
     let homes = testbed.hardware.topology().nodes().iter();
     let each = homes.map(|node| {
         let (home, cpus) = (node.id, testbed.cpus(node.id));

@@ -14,7 +14,7 @@ use numaherd_model::{Completion, Job, Program, Until};
 
 use super::runs::{Compared, Runs, pace};
 use crate::reproduce::page::table_in_note;
-use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, program, row_of_runs};
+use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, row_of_runs};
 
 /// The programs that the paper names, the five of Table 1 first.
 const NAMED: [&str; 13] = [
@@ -43,9 +43,9 @@ const AS_LOGGED: [(&str, f64); 3] = [
 ];
 
 /// Jobs of these programs, with first-touch memory and left to the kernel.
-pub(super) fn jobs(programs: &[&str]) -> Result<Vec<Job>> {
+pub(super) fn jobs(testbed: &Testbed, programs: &[&str]) -> Result<Vec<Job>> {
     let job = |name: &&str| {
-        let mut program = Program::clone(program(name)?);
+        let mut program = Program::clone(testbed.program(name)?);
         if let Some((_, logged)) = AS_LOGGED.iter().find(|one| one.0 == *name) {
             let times = logged / program.instructions();
             for phase in &mut program.phases {
@@ -64,12 +64,15 @@ fn second(ran: &Ran, job: usize) -> Option<f64> {
 }
 
 /// The workload for an hour.
-pub(super) fn for_an_hour(effort: &Effort) -> Result<Workload> {
-    Ok(Workload::new(jobs(&NAMED)?, effort.part_of_hour(1.0)))
+pub(super) fn for_an_hour(testbed: &Testbed, effort: &Effort) -> Result<Workload> {
+    Ok(Workload::new(
+        jobs(testbed, &NAMED)?,
+        effort.part_of_hour(1.0),
+    ))
 }
 
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    let workload = Workload::new(jobs(&NAMED)?, Until::Completions(3));
+    let workload = Workload::new(jobs(testbed, &NAMED)?, Until::Completions(3));
     let all = Compared::of(testbed, &workload, &second, effort)?;
     let kernel = &all.kernel;
     let [plain, migrate, dino] = all.policies().map(|(_, runs)| runs.improvements(kernel));
@@ -163,7 +166,7 @@ pub(super) fn by_noise(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         (&unvoted, "dino"),
         (testbed, "di-migrate"),
     ];
-    let workload = Workload::new(jobs(&NAMED)?, effort.part_of_hour(NOISY_PART));
+    let workload = Workload::new(jobs(testbed, &NAMED)?, effort.part_of_hour(NOISY_PART));
     let kernel = Runs::of(testbed, KERNEL, &workload, &pace, effort)?;
     let row = |noise: f64| -> Result<Vec<String>> {
         let mut workload = workload.clone();

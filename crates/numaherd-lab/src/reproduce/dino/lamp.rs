@@ -8,7 +8,7 @@ use numaherd_experiment::statistics::{largest, mean};
 
 use super::cpu;
 use super::runs::{Compared, Runs};
-use crate::reproduce::testbed::{Effort, Testbed, Workload, program};
+use crate::reproduce::testbed::{Effort, Testbed, Workload};
 
 /// Four daemons of each kind (§5.1).
 const DAEMONS: [&str; 8] = [
@@ -18,18 +18,23 @@ const DAEMONS: [&str; 8] = [
 const OF_AN_HOUR: f64 = 1.0 / 12.0;
 
 /// The service.
-pub(super) fn workload(effort: &Effort) -> Result<Workload> {
+pub(super) fn workload(testbed: &Testbed, effort: &Effort) -> Result<Workload> {
     let until = effort.part_of_hour(OF_AN_HOUR);
-    Ok(Workload::new(cpu::jobs(&DAEMONS)?, until))
+    Ok(Workload::new(cpu::jobs(testbed, &DAEMONS)?, until))
 }
 
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let per_request = DAEMONS
         .iter()
-        .map(|name| Ok(program(name)?.request_instructions.unwrap_or(f64::NAN)))
+        .map(|name| {
+            Ok(testbed
+                .program(name)?
+                .request_instructions
+                .unwrap_or(f64::NAN))
+        })
         .collect::<Result<Vec<f64>>>()?;
     let time = |ran: &Ran, job: usize| ran.work[job].seconds_per_request(per_request[job]);
-    let workload = workload(effort)?;
+    let workload = workload(testbed, effort)?;
     let all = Compared::of(testbed, &workload, &time, effort)?;
     let whole = Runs::of(testbed, "dino+whole-set", &workload, &time, effort)?;
 

@@ -16,7 +16,7 @@ use numaherd_model::program::{Curve, Program};
 use super::runs::{Compared, Runs, pace, waking_elsewhere};
 use crate::reproduce::page::table_in_note;
 use crate::reproduce::testbed::{
-    Effort, KERNEL, Testbed, Workload, after, improvement, of_runs, program, row_of_runs,
+    Effort, KERNEL, Testbed, Workload, after, improvement, of_runs, row_of_runs,
 };
 
 /// The eleven jobs.
@@ -53,8 +53,8 @@ const WAKES_ELSEWHERE_S: [f64; 6] = [1.0, 5.0, 15.0, 60.0, 300.0, 0.0];
 const OF_AN_HOUR: f64 = 1.0 / 15.0;
 
 /// The ranks of a job.
-fn ranks(name: &str) -> Result<Vec<Job>> {
-    let program = program(name)?;
+fn ranks(testbed: &Testbed, name: &str) -> Result<Vec<Job>> {
+    let program = testbed.program(name)?;
     let rank = |number: usize| -> Result<Job> {
         let middle = (RANKS - 1) as f64 / 2.0;
         let share = 1.0 + UNEVEN * (number as f64 - middle) / middle;
@@ -111,18 +111,24 @@ impl Figures {
 }
 
 /// A job by itself.
-fn workload(name: &str, effort: &Effort) -> Result<Workload> {
-    Ok(Workload::new(ranks(name)?, effort.part_of_hour(OF_AN_HOUR)))
+fn workload(testbed: &Testbed, name: &str, effort: &Effort) -> Result<Workload> {
+    Ok(Workload::new(
+        ranks(testbed, name)?,
+        effort.part_of_hour(OF_AN_HOUR),
+    ))
 }
 
 /// Those of Table 1, each with its name.
-pub(super) fn of_the_table(effort: &Effort) -> Result<Vec<(&'static str, Workload)>> {
-    let named = |name| Ok((name, workload(name, effort)?));
+pub(super) fn of_the_table(
+    testbed: &Testbed,
+    effort: &Effort,
+) -> Result<Vec<(&'static str, Workload)>> {
+    let named = |name| Ok((name, workload(testbed, name, effort)?));
     IN_TABLE.into_iter().map(named).collect()
 }
 
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    let job = |name: &&str| Compared::of(testbed, &workload(name, effort)?, &pace, effort);
+    let job = |name: &&str| Compared::of(testbed, &workload(testbed, name, effort)?, &pace, effort);
     let all: Vec<Compared> = JOBS.iter().map(job).collect::<Result<_>>()?;
     let plain = Figures::of(&all, |job| &job.plain);
     let migrate = Figures::of(&all, |job| &job.migrate);
@@ -170,7 +176,7 @@ pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> 
     let row = |seconds: f64| -> Result<Vec<String>> {
         // Of each job's first rank, whose times are those of all ranks.
         let times = |name: &&str| -> Result<[Sample; 2]> {
-            let workload = waking_elsewhere(&workload(name, effort)?, seconds);
+            let workload = waking_elsewhere(&workload(testbed, name, effort)?, seconds);
             let under = |policy| -> Result<Sample> {
                 let runs = Runs::as_it_is(testbed, policy, &workload, &pace, effort)?;
                 Ok(runs.times[0].clone())
@@ -217,14 +223,16 @@ pub(super) fn by_waking(testbed: &Testbed, effort: &Effort) -> Result<Measured> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::inputs::Inputs;
 
     #[test]
     fn ranks_differ_and_make_up_the_job() {
-        let ranks = ranks(GAPGEOFEM).unwrap();
+        let testbed = Inputs::default().testbed(super::super::MACHINE).unwrap();
+        let ranks = ranks(&testbed, GAPGEOFEM).unwrap();
         assert_eq!(ranks.len(), RANKS);
         assert!(ranks.iter().all(|rank| rank.gang == Some(0)));
         let at = |rank: &Job| rank.program.phases[0].lines.at(1e6);
-        let job = program(GAPGEOFEM).unwrap();
+        let job = testbed.program(GAPGEOFEM).unwrap();
         let own = |number: usize| job.begun_at(number).phases[0].lines.at(1e6);
         assert!((at(&ranks[0]) / own(0) - (1.0 - UNEVEN)).abs() < 1e-9);
         assert!((at(&ranks[15]) / own(15) - (1.0 + UNEVEN)).abs() < 1e-9);

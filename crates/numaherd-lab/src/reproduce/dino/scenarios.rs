@@ -21,7 +21,7 @@ use numaherd_model::{Factors, Placed, Speed, alone, steady};
 use numaherd_topology::NodeId;
 
 use super::Class;
-use crate::reproduce::testbed::{Testbed, phase};
+use crate::reproduce::testbed::Testbed;
 
 /// Three choices (FACTS: DINO Fig 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,11 +153,11 @@ fn pairs(testbed: &Testbed) -> Vec<(NodeId, NodeId)> {
 
 /// What a scenario costs a target with competitors of a class, mean over the pairs of nodes.
 fn cost(testbed: &Testbed, target: &str, kind: Class, number: usize) -> Result<Split> {
-    let own_phase = phase(target)?;
+    let own_phase = testbed.phase(target)?;
     let rivals = kind
         .programs()
         .into_iter()
-        .map(phase)
+        .map(|name| testbed.phase(name))
         .collect::<Result<Vec<_>>>()?;
     let split = |(a, b)| {
         let places = Scenario::number(number).places(a, b);
@@ -257,7 +257,7 @@ fn fourth_figure(testbed: &Testbed) -> Result<Measured> {
     measured.order("fig4-milc-is-worst", [of_milc, others]);
     measured.detail("scenario-3", list(costs, 0));
 
-    let milc = phase("milc")?;
+    let milc = testbed.phase("milc")?;
     let solo = alone(
         &testbed.hardware,
         milc,
@@ -272,7 +272,7 @@ fn fourth_figure(testbed: &Testbed) -> Result<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::testbed::Machines;
+    use crate::reproduce::inputs::Inputs;
 
     const A: NodeId = NodeId(0);
     const B: NodeId = NodeId(1);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn nothing_contends_in_scenario_0_and_the_split_adds_up() {
-        let testbed = Machines::default().testbed(super::super::MACHINE).unwrap();
+        let testbed = Inputs::default().testbed(super::super::MACHINE).unwrap();
         for kind in Class::ALL {
             let base = cost(&testbed, "mcf", kind, 0).unwrap();
             assert!(base.total().abs() < 0.01, "{base:?}");

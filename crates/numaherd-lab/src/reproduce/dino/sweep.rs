@@ -29,7 +29,10 @@ pub(super) fn measure(
     windows: &[Testbed; WINDOWS.len()],
     effort: &Effort,
 ) -> Result<Measured> {
-    let workload = Workload::new(cpu::jobs(&PROGRAMS)?, effort.part_of_hour(OF_AN_HOUR));
+    let workload = Workload::new(
+        cpu::jobs(testbed, &PROGRAMS)?,
+        effort.part_of_hour(OF_AN_HOUR),
+    );
     let whole = Runs::of(testbed, "dino+whole-set", &workload, &pace, effort)?;
     let mut gains = Vec::new();
     for testbed in windows {

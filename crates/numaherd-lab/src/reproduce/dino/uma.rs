@@ -13,7 +13,8 @@ use numaherd_experiment::statistics::mean;
 use numaherd_model::{Job, Until};
 use rayon::prelude::*;
 
-use crate::reproduce::testbed::{KERNEL, Machines, Workload, increase, program};
+use crate::reproduce::inputs::Inputs;
+use crate::reproduce::testbed::{KERNEL, Testbed, Workload, increase};
 
 /// The machine.
 pub(super) const MACHINE: &str = "uma-4x2";
@@ -32,18 +33,18 @@ const WORKLOADS: [&str; 8] = [
 const SECONDS: u64 = 600;
 
 /// All of them, by their programs, for so long.
-pub(super) fn workloads(until: Until) -> Result<Vec<(&'static str, Workload)>> {
+pub(super) fn workloads(testbed: &Testbed, until: Until) -> Result<Vec<(&'static str, Workload)>> {
     let workload = |programs: &'static str| {
-        let job = |name| Ok(Job::new(program(name)?.clone()));
+        let job = |name| Ok(Job::new(testbed.program(name)?.clone()));
         let jobs = programs.split(' ').map(job).collect::<Result<_>>()?;
         Ok((programs, Workload::new(jobs, until)))
     };
     WORKLOADS.into_iter().map(workload).collect()
 }
 
-pub(super) fn measure(machines: &Machines) -> Result<Measured> {
-    let testbed = machines.testbed(MACHINE)?;
-    let workloads = workloads(Until::Time(Duration::from_secs(SECONDS)))?;
+pub(super) fn measure(inputs: &Inputs) -> Result<Measured> {
+    let testbed = inputs.testbed(MACHINE)?;
+    let workloads = workloads(&testbed, Until::Time(Duration::from_secs(SECONDS)))?;
     let behind = |(_, workload): &(&str, Workload)| {
         let slowdown =
             |policy| -> Result<f64> { Ok(mean(testbed.slowdowns(policy, workload, &[0])?)) };

@@ -9,7 +9,7 @@ use numaherd_model::{Factors, Placed, Speed, alone, steady};
 use numaherd_topology::CpuId;
 
 use super::{FAR, HOME, NEAR, profiles};
-use crate::reproduce::testbed::{Testbed, increase, phase};
+use crate::reproduce::testbed::{Testbed, increase};
 
 /// Bytes of a MiB.
 const MIB: f64 = 1024.0 * 1024.0;
@@ -29,7 +29,7 @@ fn traffic(speed: &Speed, written_per_line: f64) -> f64 {
 fn mcf_and_lbm(testbed: &Testbed) -> Result<Measured> {
     const MCF: usize = 0;
     const LBM: usize = 1;
-    let phases = [phase("mcf")?, phase("lbm")?];
+    let phases = [testbed.phase("mcf")?, testbed.phase("lbm")?];
     let solo = phases.map(|phase| alone(&testbed.hardware, phase, CpuId(NEAR)));
     let run = |cpus: [u32; 2]| -> [Speed; 2] {
         let placed = [MCF, LBM].map(|at| Placed {
@@ -82,7 +82,7 @@ struct Split {
 }
 
 fn soplex(testbed: &Testbed) -> Result<Measured> {
-    let phase = phase("soplex")?;
+    let phase = testbed.phase("soplex")?;
     let solo = alone(&testbed.hardware, phase, CpuId(NEAR));
     let split = |remote: u32| {
         let cpu = |clone| CpuId(if clone < remote { FAR } else { NEAR } + clone);

@@ -15,7 +15,7 @@ use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
 use super::{FAR, NEAR};
-use crate::reproduce::testbed::{Effort, Testbed, Workload, improvement, phase, program};
+use crate::reproduce::testbed::{Effort, Testbed, Workload, improvement};
 
 /// Table 2, by the programs' own names.
 const WORKLOADS: [&str; 11] = [
@@ -75,7 +75,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(testbed: &Testbed, (workload, map): Case, effort: &Effort) -> Result<Self> {
-        let run = with_map(workload, &map, effort)?;
+        let run = with_map(testbed, workload, &map, effort)?;
         let under = |policy| under(testbed, policy, &run, effort);
         Ok(Self {
             workload,
@@ -124,7 +124,8 @@ fn improvements(default: &Slowdowns, under: &Slowdowns) -> Vec<f64> {
 
 /// Slowdowns under default: the mean over all schedules with half of the programs on each processor.
 fn default(testbed: &Testbed, workload: usize, map: &str) -> Result<Slowdowns> {
-    let phases = programs(workload).map(phase).collect::<Result<Vec<_>>>()?;
+    let phases = programs(workload).map(|name| testbed.phase(name));
+    let phases = phases.collect::<Result<Vec<_>>>()?;
     let solo = phases
         .iter()
         .map(|phase| alone(&testbed.hardware, phase, CpuId(NEAR)).ns);
@@ -174,15 +175,15 @@ fn home(map: &str, at: usize) -> NodeId {
 }
 
 /// A workload with its memory as a map says.
-fn with_map(workload: usize, map: &str, effort: &Effort) -> Result<Workload> {
-    let job = |(at, name)| Ok(Job::new(program(name)?.clone()).homed(home(map, at)));
+fn with_map(testbed: &Testbed, workload: usize, map: &str, effort: &Effort) -> Result<Workload> {
+    let job = |(at, name)| Ok(Job::new(testbed.program(name)?.clone()).homed(home(map, at)));
     let jobs = programs(workload).enumerate().map(job);
     let jobs = jobs.collect::<Result<_>>()?;
     Ok(Workload::new(jobs, effort.part_of_hour(1.0)))
 }
 
 /// By number and map: all maps of WL1 (Fig 10), and the others with all memory on processor 0 (Fig 11).
-pub(super) fn of_figures(effort: &Effort) -> Result<Vec<(String, Workload)>> {
+pub(super) fn of_figures(testbed: &Testbed, effort: &Effort) -> Result<Vec<(String, Workload)>> {
     let cases = (1..=WORKLOADS.len()).flat_map(|number| {
         let count = programs(number).count();
         let maps = match number {
@@ -192,7 +193,7 @@ pub(super) fn of_figures(effort: &Effort) -> Result<Vec<(String, Workload)>> {
         maps.into_iter().map(move |map| (number, map))
     });
     let case = |(number, map): (usize, String)| {
-        let workload = with_map(number, &map, effort)?;
+        let workload = with_map(testbed, number, &map, effort)?;
         Ok((format!("WL{number}-{map}"), workload))
     };
     cases.map(case).collect()
@@ -230,7 +231,7 @@ pub(super) fn readings(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     for (name, most_moved) in READINGS {
         let testbed = testbed.with(|settings| settings.n_mass.most_moved = most_moved);
         let of = |(workload, map): Case| -> Result<(bool, Vec<f64>)> {
-            let run = with_map(workload, &map, effort)?;
+            let run = with_map(&testbed, workload, &map, effort)?;
             let under = under(&testbed, N_MASS, &run, effort)?;
             let better = improvements(&default(&testbed, workload, &map)?, &under);
             Ok((!map.contains('1'), better))
