@@ -134,13 +134,18 @@ fn fault_of(variation: &Variation, names: &mut BTreeSet<String>) -> Option<(&'st
     if what.trim().is_empty() {
         return Some(("what", "it is empty".to_owned()));
     }
-    let is_empty = variation.machines.is_empty() && variation.programs.is_empty();
-    is_empty.then(|| {
-        (
-            "machine",
-            "it changes neither a machine nor a program".to_owned(),
-        )
-    })
+    if variation.machines.is_empty() && variation.programs.is_empty() {
+        let why = "it changes neither a machine nor a program";
+        return Some(("machine", why.to_owned()));
+    }
+    let is_wrong = |times: f64| !(times.is_finite() && times > 0.0);
+    let mut changes = variation.programs.iter();
+    let (program, _) = changes.find(|(_, change)| {
+        is_wrong(change.misses_in_flight) || is_wrong(change.cycles_per_instruction)
+    })?;
+    let why =
+        format!("what changes of {program} is a number above 0, how many times as much it is");
+    Some(("program", why))
 }
 
 /// An error: its place in the text, its key and the reason.

@@ -226,6 +226,10 @@ fn a_malformed_variation_is_reported_with_file_line_and_key() {
             "name = \"a\"\nwhat = \"w\"\nprogram.mcf.misses = 2",
             "misses",
         ),
+        (
+            "name = \"a\"\nwhat = \"w\"\nprogram.mcf.misses_in_flight = 0",
+            "claims.toml:4: variation[0].program: what changes of mcf is a number above 0",
+        ),
     ] {
         let error = read(&format!("{HEAD}[[variation]]\n{keys}\n")).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");

@@ -111,7 +111,7 @@ fn with_changes(programs: &Library, changes: &BTreeMap<String, ProgramChange>) -
     for (name, change) in changes {
         let mut program = Program::clone(programs.get(name)?);
         for phase in &mut program.phases {
-            phase.misses_in_flight *= change.misses_in_flight;
+            phase.misses_in_flight = (phase.misses_in_flight * change.misses_in_flight).max(1.0);
             phase.cycles_per_instruction *= change.cycles_per_instruction;
         }
         all = all.with(program);
@@ -121,6 +121,8 @@ fn with_changes(programs: &Library, changes: &BTreeMap<String, ProgramChange>) -
 
 #[cfg(test)]
 mod tests {
+    use numaherd_experiment::claims::{Claims, Paper};
+
     use super::*;
 
     #[test]
@@ -154,6 +156,18 @@ mod tests {
             )
         );
         assert!(wrong(&[]).ends_with("none; --machine is for dino, n-mass, brm and autonuma"));
+    }
+
+    #[test]
+    fn every_variation_of_a_paper_can_be_made() {
+        for paper in Paper::ALL {
+            for variation in Claims::built_in(paper).unwrap().variations {
+                let inputs = Inputs::varied(&variation).unwrap();
+                for machine in &inputs.machines {
+                    assert_ne!(machine, &Machine::preset(&machine.name).unwrap());
+                }
+            }
+        }
     }
 
     #[test]
