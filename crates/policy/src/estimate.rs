@@ -1,5 +1,4 @@
-//! Estimates: what threads demand of caches and memory, from their counters, and what a layout of them would
-//! lose.
+//! Estimates: what threads demand of caches and memory, from their counters, and what a layout of them would lose.
 //!
 //! Problem: the contention model knows its programs; a live machine has counters. Rule: each thread's demands
 //! are those under which the equations of contention ([`numaherd_contention`]) give, where the threads are now,
@@ -15,12 +14,11 @@
 //! * time without memory `T - M (L - L_llc) / F`. Where requests are not counted, `F` is 3, or as much as leaves a
 //!   fifth of the time;
 //! * where its lines come from: the local share is counted, the rest is distributed as its process's pages are on other
-//!   nodes. For a thread that has come from another node, what was known there counts in the interval of its move and for
-//!   as long as the local share agrees with it;
+//!   nodes, or as was known where the thread was before, for as long as the local share agrees with that (`known.rs`);
 //! * the cache that it has: what it brought in within a time that is the same for all threads that share the cache;
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache while the thread did the same,
-//!   which neighbours that come and go reveal, or that were seen of threads that do the same (`alike.rs`). With more cache than a thread ever had, its lines go on falling by the same
-//!   power of the cache, or by the square root if only one rate was seen.
+//!   which neighbours that come and go reveal, or that others showed that do the same (`alike.rs`). With more cache than a
+//!   thread ever had, its lines go on falling by the same power of the cache, or by the square root if one rate was seen.
 //!
 //! What counters do not show is assumed in several ways: how much farther remote memory is; how much a controller carries;
 //! whether more cache than a thread ever had would spare it lines; from which nodes a thread that reads other memory than its
@@ -31,9 +29,7 @@
 //! threads that have one line in flight: the longest that was seen per line.
 //!
 //! Lines that threads of one process take from each other's caches show only in the counter of waits: see `sharing.rs`.
-//!
-//! Where nothing is counted, threads are assumed to read a little, and evenly from all pages of their process: only how far
-//! they are from their memory is known then.
+//! Where nothing is counted, threads are assumed to read a little, and evenly from all pages of their process.
 //!
 //! Terms: a *draw* is one set of assumptions about what is not known. Source: the equations and their sources are
 //! `numaherd-contention`'s; that ranking layouts needs no exact figures: Pandia (EuroSys 2017).
@@ -325,8 +321,7 @@ impl Estimator {
     }
 }
 
-/// Leaves processes alone if most of their threads that ran of late sleep: what the others do meanwhile is not typical of
-/// them.
+/// Leaves processes alone if most of their threads that ran of late sleep: what the others do is not typical of them.
 fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
     for owner in processes {
         let sum = |of: fn(&Load) -> f64| owner.threads.iter().map(|&at| of(&threads[at])).sum();
@@ -339,9 +334,8 @@ fn leave_those_that_pause(threads: &mut [Load], processes: &[Owner]) {
     }
 }
 
-/// Threads that are not busy enough to be placed, yet take a part of a CPU or did of late, like threads of parallel
-/// programs that wait for each other. Of a virtual machine, only its vCPUs: the memory is theirs, and its other threads
-/// would keep that from following them.
+/// Threads that are not busy enough to be placed, yet take a part of a CPU or did of late, such as those that wait for each
+/// other. Of a virtual machine, only its vCPUs: its other threads would keep the memory from following them.
 fn others(busy: &[(usize, bool)], known: &[Known], stage: &Stage<'_>) -> Vec<(usize, bool)> {
     let takes = |&at: &usize| {
         let is_busy = busy.binary_search_by_key(&at, |&(busy, _)| busy).is_ok();
@@ -460,8 +454,7 @@ impl Picture {
     }
 
     /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `memory` says for each
-    /// process whether its own memory follows its threads (private memory to each, the rest spread evenly over them), and
-    /// whether its common memory is spread.
+    /// process whether its own memory follows its threads (private memory to each, the rest evenly), and common memory is spread.
     pub fn lost(&self, cpus: &[CpuId], memory: &[Memory]) -> Lost {
         std::array::from_fn(|draw| self.solve(draw, cpus, memory).lost)
     }
@@ -472,8 +465,7 @@ impl Picture {
         std::array::from_fn(|draw| of(draw).unwrap_or_else(|| self.solve(draw, cpus, memory).lost))
     }
 
-    /// What a layout would lose by the draws that a search uses; `None` where it would lose more than `most` cores by the
-    /// first of them.
+    /// What a layout would lose by the draws that a search uses; `None` where that is over `most` cores by the first one.
     pub fn roughly(&self, cpus: &[CpuId], memory: &[Memory], most: f64) -> Option<Rough> {
         let mut lost = [self.solve(0, cpus, memory).lost; SEARCHED];
         if lost[0] > most {
