@@ -357,10 +357,8 @@ impl Claims {
             (None, None) => Ok(lines),
         }
     }
-}
 
-impl Claims {
-    /// The figure that a note's `{variation}` or `{variation:id}` stands for with its unit; `None` if it is no
+    /// The figure that a note's `{variation}` or `{variation:id}` stands for, with its unit; `None` if it is no
     /// variation's.
     fn varied(
         &self,
@@ -369,11 +367,8 @@ impl Claims {
         detail: &str,
     ) -> Result<Option<String>, ClaimsError> {
         let (name, id) = detail.split_once(':').unwrap_or((detail, &claim.id));
-        if !self
-            .variations
-            .iter()
-            .any(|variation| variation.name == name)
-        {
+        let mut variations = self.variations.iter();
+        if !variations.any(|variation| variation.name == name) {
             return Ok(None);
         }
         let claim = self.claims.iter().find(|claim| claim.id == id);

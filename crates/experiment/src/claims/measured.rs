@@ -78,7 +78,7 @@ impl Measured {
     }
 
     /// What was measured under a variation.
-    pub fn under(&self, variation: &str) -> Option<&Self> {
+    pub(super) fn under(&self, variation: &str) -> Option<&Self> {
         self.varied.get(variation)
     }
 
