@@ -6,7 +6,8 @@
 //! At a quick cadence, intervals without decisions are recorded together (`thinned`). In a dry run, the world is never
 //! asked to change anything. At the end, every thread with a mask of ours is given back.
 //!
-//! Between two intervals, the loop answers requests ([`crate::control`], `requests`). While it is paused, it only
+//! Between two intervals, the loop gives back what placed threads have started (`glance`), and answers requests
+//! ([`crate::control`], `requests`). While it is paused, it only
 //! observes and records. Another policy or other settings hold from the next decision on. A waiting world is woken for
 //! a request, and the interval then goes on.
 //!
@@ -14,6 +15,7 @@
 //! samples and seed give the same ledger.
 
 mod carry_out;
+mod glance;
 mod placed;
 mod record;
 mod requests;
@@ -227,6 +229,8 @@ struct Running<'w> {
     done_with: BTreeSet<ThreadId>,
     /// Threads whose affinity the kernel refused to restore in a giving back of all: each is tried once.
     refused: BTreeSet<ThreadId>,
+    /// After how long what placed threads have started is looked for next.
+    next_glance: Duration,
 }
 
 /// On which CPU each thread was.
@@ -333,6 +337,7 @@ impl<'w> Running<'w> {
             settled: Vec::new(),
             done_with: BTreeSet::new(),
             refused: BTreeSet::new(),
+            next_glance: glance::EACH,
         }
     }
 
@@ -370,18 +375,23 @@ impl<'w> Running<'w> {
     fn wait(&mut self, interval: Duration) -> Waited {
         let mut left = interval;
         loop {
-            let progress = self.run_for(left);
+            let until_glance = self.until_glance().unwrap_or(left).min(left);
+            let later = left - until_glance;
+            let progress = self.run_for(until_glance);
             if progress == Progress::Ended {
                 return Waited::Ended;
             }
             if self.answer_requests() {
                 return Waited::Seen;
             }
-            let Progress::Woken { left: rest } = progress else {
-                return Waited::Over;
+            left = match progress {
+                // The cadence may have changed.
+                Progress::Woken { left } => {
+                    (left + later).min(self.settings.placement_interval(u64::MAX))
+                }
+                _ if later.is_zero() => return Waited::Over,
+                _ => later.saturating_sub(self.glance()),
             };
-            // The cadence may have changed.
-            left = rest.min(self.settings.placement_interval(u64::MAX));
         }
     }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Node, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Bounds, Effort, Enforcement, Kinship, NewPages,
-    Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing, Signal,
-    SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Effort, Enforcement, Kinship,
+    NewPages, Orders, Outcome, PageOutcome, Pager, Process, ProcessId, Progress, Search, Sharing,
+    Signal, SignalReport, Snapshot, ThreadId, Waker, World, WorldError,
 };
 
 use crate::affinity;
@@ -198,6 +198,7 @@ impl Host {
 
     /// Scans, counts, and writes the roster for the sampler.
     fn look(&mut self) -> std::io::Result<Look> {
+        self.sweep.begin_started();
         let kernel = &*self.shared.kernel;
         let now = kernel.now_ns().max(self.observed_ns);
         let interval_ns = now - self.observed_ns;
@@ -446,6 +447,20 @@ impl World for Host {
             is_watched: &|pid| self.scanner.has_process(pid),
         };
         (self.sweep).find(&*self.shared.kernel, &self.shared.online(), &wanted)
+    }
+
+    fn sees_starts(&self) -> bool {
+        self.shared.root.is_live()
+    }
+
+    fn started_with(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+        let wanted = Wanted {
+            masks,
+            since,
+            effort: Effort::Quick,
+            is_watched: &|_| false,
+        };
+        (self.sweep).find_started(&*self.shared.kernel, || self.shared.online(), &wanted)
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

@@ -17,6 +17,8 @@
 //! masks are looked at until the mask and cpuset of each belong together. If they do not, or the mask is one of ours,
 //! the search is not complete.
 
+mod numbers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,7 @@ use crate::kernel::{Errno, Kernel};
 use crate::mid_fork::MidFork;
 use crate::proc::{cgroup, stat, status};
 use crate::threads::{BETWEEN_LOOKS, MOST_LOOKS, look};
+use numbers::Numbers;
 
 /// Time in ns between two thorough looks that nobody asked for.
 const SELDOM_NS: u64 = 16_000_000_000;
@@ -55,6 +58,7 @@ pub(crate) struct Sweep {
     mid_fork: MidFork,
     /// The threads with other masks than the wanted ones, in the present search.
     others: Vec<Other>,
+    numbers: Numbers,
 }
 
 /// A thread whose mask seems to be none of the wanted ones.
@@ -88,6 +92,7 @@ impl Sweep {
     pub(crate) fn new(root: Root) -> Self {
         Self {
             cpusets: Cpusets::new(root.clone()),
+            numbers: Numbers::default(),
             root,
             passed_over: Vec::new(),
             thorough_at_ns: 0,
@@ -176,6 +181,42 @@ impl Sweep {
             self.passed_over.retain(|pid| !found.contains(pid));
         }
         search
+    }
+
+    /// Threads that were started before now are none that [`Self::find_started`] finds.
+    pub(crate) fn begin_started(&mut self) {
+        self.numbers.begin(&self.root);
+    }
+
+    /// Finds those that were started since the last call; not all, where many were. Where none has such a mask, hardly
+    /// anything is read.
+    pub(crate) fn find_started(
+        &mut self,
+        kernel: &dyn Kernel,
+        online: impl FnOnce() -> CpuSet,
+        wanted: &Wanted<'_>,
+    ) -> Vec<Bound> {
+        let (mut words, mut pids) = (Vec::new(), BTreeSet::new());
+        let started = self.numbers.take(&self.root, |tid| {
+            kernel.affinity(tid, &mut words)?;
+            let mask = CpuSet::of_words(words.clone());
+            if wanted.masks.iter().any(|wanted| mask.is_subset(wanted)) {
+                let text = self.root.read(&format!("proc/{tid}/status"));
+                pids.extend(text.ok().and_then(|text| status::parse(&text).process));
+            }
+            Ok(())
+        });
+        if pids.is_empty() {
+            return Vec::new();
+        }
+        let online = online();
+        self.cpusets.begin(&online);
+        self.others.clear();
+        self.sessions = None;
+        let of_process = |pid| self.of_process(kernel, &online, wanted, pid).found;
+        let mut found: Vec<Bound> = pids.into_iter().flat_map(of_process).collect();
+        found.retain(|bound| started.contains(&bound.thread.tid));
+        found
     }
 
     /// Whether the threads that seemed to have other masks do, where their cpusets have recently changed.

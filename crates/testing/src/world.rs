@@ -73,6 +73,8 @@ pub struct FakeWorld {
     pub kin: BTreeMap<u32, (Kinship, bool)>,
     /// Number of searches for bound threads in which all end before a look at them, and others take their places.
     pub misses: u64,
+    /// Whether it is asked between intervals for threads that were started; each time until then counts as an interval.
+    pub sees_starts: bool,
     /// How long each search for bound threads takes by [`World::now`], which otherwise stands still.
     pub search_takes: Duration,
     /// Threads that start one by one, each right after orders are carried out.
@@ -119,6 +121,7 @@ impl FakeWorld {
             unseen: Vec::new(),
             kin: BTreeMap::new(),
             misses: 0,
+            sees_starts: false,
             search_takes: Duration::ZERO,
             searched: Duration::ZERO,
             starts: Vec::new(),
@@ -339,6 +342,14 @@ impl World for FakeWorld {
             found: found.collect(),
             is_complete: true,
         }
+    }
+
+    fn sees_starts(&self) -> bool {
+        self.sees_starts
+    }
+
+    fn started_with(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+        self.bound_to(masks, since, Effort::Quick).found
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

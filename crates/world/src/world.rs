@@ -8,7 +8,8 @@
 //! that half.
 //!
 //! *No pager.* For each placement interval [`World::run_for`], [`World::observe`], then
-//! [`World::apply`], with page orders too, as often as there are orders.
+//! [`World::apply`], with page orders too, as often as there are orders. If [`World::sees_starts`], an interval's
+//! [`World::run_for`] may be several, with [`World::started_with`] and [`World::apply`] in between.
 //!
 //! *A pager that runs by itself* (a live machine: time passes for everyone at once). The same, and
 //! meanwhile, in a thread of its own, at the paging cadence: [`Pager::run_for`],
@@ -38,7 +39,7 @@ use numaherd_topology::{CpuSet, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::Bounds;
-use crate::kinship::{Effort, Kinship, Search};
+use crate::kinship::{Bound, Effort, Kinship, Search};
 use crate::notice::Notice;
 use crate::orders::{Orders, Outcome, PageOutcome};
 use crate::plan::{Enforcement, PageOrder};
@@ -186,6 +187,17 @@ pub trait World {
     /// these masks, or what the kernel has left of one.
     fn bound_to(&mut self, _masks: &[Arc<CpuSet>], _since: u64, _effort: Effort) -> Search {
         Search::default()
+    }
+
+    /// Whether [`World::started_with`] finds any. Then a herd asks for them between two intervals, too.
+    fn sees_starts(&self) -> bool {
+        false
+    }
+
+    /// The threads of the whole machine that were started since the last call or observation, at `since` or later, with one
+    /// of these masks. It costs little, and may miss some; [`World::bound_to`] does not.
+    fn started_with(&mut self, _masks: &[Arc<CpuSet>], _since: u64) -> Vec<Bound> {
+        Vec::new()
     }
 
     /// Carries out affinity orders, and page orders too when the pager has not been handed out.

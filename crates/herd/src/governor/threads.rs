@@ -288,6 +288,21 @@ impl ThreadGovernor {
         governed
     }
 
+    /// Gives heirs back what they are due, as soon as they are found.
+    pub(crate) fn free(&mut self, heirs: Vec<(ThreadId, Held)>) -> Governed {
+        for (thread, held) in &heirs {
+            self.holdings.hold(*thread, held.clone());
+        }
+        let changes = heirs.iter();
+        Governed {
+            changes: changes
+                .map(|(id, held)| give_back(*id, held, None))
+                .collect(),
+            adopted: heirs,
+            ..Governed::default()
+        }
+    }
+
     /// Changes that take held threads back to the CPUs on which they were `found`, and their plan. They come before a
     /// giving back: each mask is that one CPU, and they count against no limit of moves, since no policy asked for
     /// them.

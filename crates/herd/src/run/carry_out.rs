@@ -241,16 +241,10 @@ impl Running<'_> {
         if !donors.is_empty() {
             let (masks, since) = (heirs::masks(&donors), heirs::since(&donors));
             let search = self.world.bound_to(&masks, since, effort);
-            let mut bound = search.found;
-            let there: BTreeSet<ThreadId> = bound.iter().map(|bound| bound.thread).collect();
+            let there: BTreeSet<ThreadId> = search.found.iter().map(|bound| bound.thread).collect();
             self.done_with.extend(&self.settling);
             self.done_with.retain(|thread| there.contains(thread));
-            bound.retain(|Bound { thread, .. }| {
-                let is_known = holdings.get(*thread).is_some() || holdings.has_seen(*thread);
-                let is_over = self.done_with.contains(thread) || self.refused.contains(thread);
-                !is_known && !is_over
-            });
-            found = heirs::heirs(&donors, bound);
+            found = self.heirs(&donors, search.found);
             judged = Judged {
                 is_complete: search.is_complete,
                 since,
@@ -267,6 +261,17 @@ impl Running<'_> {
         are_none
     }
 
+    /// The heirs of these donors among threads with masks like ours, as far as they are not known yet.
+    pub(super) fn heirs(&self, donors: &[Held], mut bound: Vec<Bound>) -> Vec<(ThreadId, Held)> {
+        let holdings = self.governor.holdings();
+        bound.retain(|Bound { thread, .. }| {
+            let is_known = holdings.get(*thread).is_some() || holdings.has_seen(*thread);
+            let is_over = self.done_with.contains(thread) || self.refused.contains(thread);
+            !is_known && !is_over
+        });
+        heirs::heirs(donors, bound)
+    }
+
     /// Gives back every thread that has a mask of ours, then their heirs, until none is found; returns how many got
     /// theirs back.
     pub(super) fn give_back_all(&mut self, snapshot: &Snapshot, mut effort: Effort) -> u64 {
@@ -280,7 +285,11 @@ impl Running<'_> {
             if are_none && self.governor.holdings().iter().next().is_none() {
                 break;
             }
-            given_back += self.give_back(snapshot);
+            let governed = self.governor.release(snapshot);
+            let (number, refused) = self.give_back(snapshot, governed);
+            given_back += number;
+            *self.record.summary.totals.restored.get_or_insert(0) += number;
+            self.refused.extend(refused);
             if is_last {
                 self.record.notice(heirs::still_started(given_back));
                 break;
@@ -295,24 +304,26 @@ impl Running<'_> {
         given_back
     }
 
-    /// Gives back every thread that has a mask of ours; returns how many got theirs back.
-    fn give_back(&mut self, snapshot: &Snapshot) -> u64 {
-        let mut governed = self.governor.release(snapshot);
+    /// Gives threads back; returns how many got theirs back, and those to which the kernel refused it.
+    pub(super) fn give_back(
+        &mut self,
+        snapshot: &Snapshot,
+        mut governed: Governed,
+    ) -> (u64, Vec<ThreadId>) {
         self.write_down_adopted(&governed.adopted);
         self.leave_changed_alone(snapshot, &mut governed);
         for notice in &governed.notices {
             self.record.notice(notice.clone());
         }
         if governed.changes.is_empty() {
-            return 0;
+            return (0, Vec::new());
         }
         let (outcome, given_back) = self.apply(snapshot, &governed);
         let refused = outcome.affinities.iter().filter(|outcome| {
             let result = &outcome.result;
             matches!(result, AffinityResult::Failed { .. })
         });
-        self.refused.extend(refused.map(|outcome| outcome.thread));
-        *self.record.summary.totals.restored.get_or_insert(0) += given_back;
+        let refused = refused.map(|outcome| outcome.thread).collect();
         let recorded = self.record.last_recorded();
         self.record.add(|| {
             Record::Placing(Placing {
@@ -323,7 +334,7 @@ impl Running<'_> {
             })
         });
         self.record.add(|| Record::Outcome(outcome));
-        given_back
+        (given_back, refused)
     }
 }
 

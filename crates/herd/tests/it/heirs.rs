@@ -1,16 +1,17 @@
 //! Heirs while a herd runs and when it stops: who has a mask of ours from a thread that we placed gets his own back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use numaherd_herd::Herd;
 use numaherd_herd::journal::owed;
+use numaherd_herd::ledger::Record;
+use numaherd_herd::{Herd, Settings};
 use numaherd_topology::CpuSet;
 use numaherd_world::{Kinship, World};
 use tempfile::TempDir;
 
 use crate::fake::{Fake, Released, cpus, everyone_to, policy, thread, tid};
-use crate::run::{GO, fake, journal, journal_path};
+use crate::run::{GO, dry, fake, journal, journal_path};
 
 /// A thread of a process of its own that has the mask which thread 1 was given, an orphan of its session.
 pub(crate) fn daemon(world: &mut Fake, number: u32) -> numaherd_world::Thread {
@@ -48,6 +49,84 @@ fn an_heir_outside_the_selection_is_given_back_while_it_runs() {
     let given_back = &world.applied[1].affinities;
     assert_eq!((given_back.len(), given_back[0].thread), (1, tid(9)));
     assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+/// Calls of `run_for` in which time passes until the first placement, and between two glances after it.
+const FIRST_GLANCE: u64 = 1;
+
+/// A world that is asked for what was started, in which thread 2 of the placed process 1 is started after ten glances.
+fn starting(then: impl Fn(u64, &mut Fake) + 'static) -> Fake {
+    let mut world = fake(1).scripted(move |call, world| {
+        if call == FIRST_GLANCE + 10 {
+            let mut heir = daemon(world, 2);
+            heir.process = world.threads[0].process;
+            world.threads.push(heir);
+        }
+        then(call, world);
+    });
+    daemon(&mut world, 2);
+    world.sees_starts = true;
+    world.ends_after = FIRST_GLANCE + 20;
+    world
+}
+
+#[test]
+fn what_a_placed_thread_starts_is_given_back_before_the_next_interval() {
+    let directory = TempDir::new().unwrap();
+    let mut world = starting(|call, world| {
+        if call > FIRST_GLANCE + 10 {
+            let masks = world.masks();
+            assert_eq!(masks[&tid(2)], cpus("0-7"));
+            assert_eq!(masks[&tid(1)], cpus("4-7"), "it is placed");
+        }
+    });
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lines);
+    let summary = Herd::new(&mut world, policy(everyone_to(5)))
+        .journal(Some(journal(&directory)))
+        .watched(move |line| seen.lock().unwrap().push(line.clone()))
+        .run(&GO)
+        .unwrap();
+    assert_eq!(summary.totals.intervals, 1);
+    assert_eq!(summary.totals.restored, Some(1), "at the end");
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+    // It is recorded as what follows from the last snapshot.
+    let given_back = lines.lock().unwrap().iter().find_map(|line| {
+        let Record::Placing(placing) = &line.record else {
+            return None;
+        };
+        let order = placing.affinities.first()?;
+        (order.thread == tid(2)).then(|| (order.core, placing.carried_out, placing.snapshot))
+    });
+    assert_eq!(given_back, Some((None, true, 0)));
+}
+
+#[test]
+fn where_a_glance_takes_long_the_next_one_comes_late() {
+    let mut world = starting(|_, _| {});
+    world.search_takes = Duration::from_millis(10);
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).settings(Settings {
+        length_ms: Some(2500),
+        ..Settings::default()
+    });
+    herd.run(&GO).unwrap();
+    // After 20 ms and then half a second later in each of two intervals, and what intervals and the end take.
+    let searches = world.now().as_millis() / 10;
+    assert!((4..=12).contains(&searches), "{searches}");
+}
+
+#[test]
+fn nobody_is_looked_for_between_intervals_while_nothing_is_placed_or_only_shown() {
+    for (policy, settings) in [
+        (policy(|_| Vec::new()), Settings::default()),
+        (policy(everyone_to(5)), dry()),
+    ] {
+        let mut world = starting(|_, _| {});
+        world.search_takes = Duration::from_millis(10);
+        let herd = Herd::new(&mut world, policy).settings(settings);
+        herd.run(&GO).unwrap();
+        assert_eq!(world.now(), Duration::ZERO);
+    }
 }
 
 #[test]

@@ -57,6 +57,8 @@ struct Course {
     events: Vec<(usize, Event)>,
     /// For how many intervals a herd runs: threads are placed in the first and moved in the second.
     intervals: u64,
+    /// Whether a herd asks what was started, too: once, in its second interval.
+    glances: bool,
     /// How many more events may happen.
     left: usize,
     /// Whether it may be killed.
@@ -178,6 +180,7 @@ impl Course {
             journal: None,
             events: Vec::new(),
             intervals,
+            glances: false,
             left: events,
             may_be_killed: true,
             may_start: true,
@@ -189,6 +192,14 @@ impl Course {
     fn ends_while_cpusets_change(self) -> Self {
         Self {
             may_be_killed: false,
+            ..self
+        }
+    }
+
+    /// The same where what was started is asked for, too.
+    fn with_glances(self) -> Self {
+        Self {
+            glances: true,
             ..self
         }
     }
@@ -212,6 +223,7 @@ impl Course {
             journal,
             events: Vec::new(),
             intervals: self.intervals,
+            glances: self.glances,
             left: self.left,
             may_be_killed: true,
             may_start: self.may_start && command == Command::Release,
@@ -282,6 +294,7 @@ fn every_thread_gets_its_affinity_back_wherever_numaherd_is_killed() {
     for selects_children in [true, false] {
         holds(Course::start(Kernel::new(1, selects_children), 1, 1));
         holds(Course::start(Kernel::new(2, selects_children), 2, 1));
+        holds(Course::start(Kernel::new(1, selects_children), 2, 1).with_glances());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/proc/PID/status`: allowed CPUs and nodes, user, capabilities, system call filters.
+//! `/proc/PID/status`: process of a thread, allowed CPUs and nodes, user, capabilities, system call filters.
 
 use numaherd_topology::{CpuSet, NodeSet};
 
@@ -7,6 +7,8 @@ use super::{decimal, hexadecimal, lines, split_once, words};
 /// What is used of a status file; `None` for lines that are not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
+    /// Number of the process; of a thread's own status file, that of its process.
+    pub process: Option<u32>,
     /// Effective user id.
     pub user: Option<u32>,
     /// Affinity mask.
@@ -35,11 +37,12 @@ pub fn parse(text: &[u8]) -> Status {
         };
         let value = value.trim_ascii();
         let list = || std::str::from_utf8(value).ok();
+        let number = |value| decimal(value).and_then(|number| number.try_into().ok());
         match key {
+            b"Tgid" => status.process = number(value),
             // Real, effective, saved, file system.
             b"Uid" => {
-                let effective = words(value).nth(1).and_then(decimal);
-                status.user = effective.and_then(|uid| uid.try_into().ok());
+                status.user = words(value).nth(1).and_then(number);
             }
             b"Cpus_allowed_list" => status.cpus = list().and_then(|list| list.parse().ok()),
             b"Mems_allowed_list" => status.nodes = list().and_then(|list| list.parse().ok()),
@@ -58,10 +61,10 @@ mod tests {
     #[test]
     fn the_lines_that_are_used() {
         let status = parse(
-            b"Name:\ta: b\nUid:\t1000\t0\t1000\t1000\nCapEff:\t000001fffeffffff\nSeccomp:\t2\n\
+            b"Name:\ta: b\nTgid:\t7\nUid:\t1000\t0\t1000\t1000\nCapEff:\t000001fffeffffff\nSeccomp:\t2\n\
               Cpus_allowed:\tff\nCpus_allowed_list:\t0-3,8\nMems_allowed_list:\t0,2\n",
         );
-        assert_eq!(status.user, Some(0));
+        assert_eq!((status.process, status.user), (Some(7), Some(0)));
         assert_eq!(status.cpus, Some("0-3,8".parse().unwrap()));
         assert_eq!(status.nodes, Some("0,2".parse().unwrap()));
         assert_eq!(status.capabilities, Some(0x01ff_feff_ffff));

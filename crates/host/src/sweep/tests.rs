@@ -40,9 +40,25 @@ impl Machine {
             let folder = self.folder.path().join(folder);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("stat"), &stat).unwrap();
+            fs::write(folder.join("status"), format!("Tgid:\t{pid}\n")).unwrap();
             fs::write(folder.join("cgroup"), "0::/a\n").unwrap();
         }
         self.kernel.thread(pid, born, cpus(mask));
+    }
+
+    /// Another thread of a process.
+    fn thread(&self, pid: u32, tid: u32, born: u64, mask: &str) {
+        let stat = format!(
+            "{tid} (p) S 1 {pid} {pid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {born} 0 0 0 0 0 0 0 0 \
+             0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
+        );
+        for folder in [format!("proc/{tid}"), format!("proc/{pid}/task/{tid}")] {
+            let folder = self.folder.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("stat"), &stat).unwrap();
+            fs::write(folder.join("status"), format!("Tgid:\t{pid}\n")).unwrap();
+        }
+        self.kernel.thread(tid, born, cpus(mask));
     }
 
     /// A process that was given back and runs, with its folder and what its `stat` says once it rests.
@@ -131,6 +147,37 @@ fn a_search_is_not_complete_while_masks_do_not_belong_to_their_cpusets() {
     assert_eq!(machine.looks(), (0, false));
     machine.process(10, 1, 10, 60, "2");
     assert_eq!(machine.looks(), (1, true));
+}
+
+#[test]
+fn those_that_were_started_of_late_are_found_by_their_numbers_in_whatever_process_they_are() {
+    let mut machine = Machine::new();
+    let find = |machine: &mut Machine, latest: u32| {
+        let text = format!("0.5 0.5 0.5 2/345 {latest}\n");
+        fs::write(machine.folder.path().join("proc/loadavg"), text).unwrap();
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            effort: Quick,
+            is_watched: &|_| false,
+        };
+        let found = machine
+            .sweep
+            .find_started(&machine.kernel, || cpus("0-7"), &wanted);
+        let number = |bound: &Bound| (bound.process.pid, bound.thread.tid);
+        found.iter().map(number).collect::<Vec<_>>()
+    };
+    machine.process(10, 1, 10, 60, "2-3");
+    assert_eq!(find(&mut machine, 10), [], "it was there before");
+    machine.process(11, 10, 10, 60, "2-3");
+    machine.process(12, 1, 12, 60, "0-7");
+    // A second thread of 10, and one of 12 that was born before the mask was set.
+    machine.thread(10, 13, 61, "2-3");
+    machine.thread(12, 14, 49, "2-3");
+    assert_eq!(find(&mut machine, 15), [(10, 13), (11, 11)]);
+    assert_eq!(find(&mut machine, 15), [], "nobody is 15");
+    machine.process(16, 11, 10, 62, "3");
+    assert_eq!(find(&mut machine, 16), [], "its mask is another");
 }
 
 #[test]

@@ -57,12 +57,13 @@ impl Parent {
     }
 
     /// Has a herd place the parent, which it names by its number, and nothing else.
-    fn herd(&self) -> Child {
+    fn herd(&self, interval: &str) -> Child {
         let herd = Command::new(env!("CARGO_BIN_EXE_numaherd"))
             .args([
                 "run", "--config", "none", "--policy", "random", "--scope", "core",
             ])
-            .args(["--interval", "20ms", "--pid", &self.child.id().to_string()])
+            .args(["--interval", interval])
+            .args(["--pid", &self.child.id().to_string()])
             .args([Path::new("--journal"), &self.path("journal")])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -105,12 +106,14 @@ fn signal(child: &Child, signal: Signal) {
 #[test]
 fn heirs_get_their_affinity_back() {
     release_finds_what_was_started_since_the_last_interval_of_a_killed_run();
-    a_running_herd_gives_back_what_started_outside_its_selection();
+    for interval in ["20ms", "1h"] {
+        a_running_herd_gives_back_what_started_outside_its_selection(interval);
+    }
 }
 
 fn release_finds_what_was_started_since_the_last_interval_of_a_killed_run() {
     let mut parent = Parent::start();
-    let mut herd = parent.herd();
+    let mut herd = parent.herd("20ms");
     // From here on it sees nothing any more.
     signal(&herd, Signal::STOP);
     let daemon = parent.daemon("daemon");
@@ -125,9 +128,9 @@ fn release_finds_what_was_started_since_the_last_interval_of_a_killed_run() {
     assert!(report["heirs"].as_u64() >= Some(1), "{report}");
 }
 
-fn a_running_herd_gives_back_what_started_outside_its_selection() {
+fn a_running_herd_gives_back_what_started_outside_its_selection(interval: &str) {
     let mut parent = Parent::start();
-    let mut herd = parent.herd();
+    let mut herd = parent.herd(interval);
     let daemon = parent.daemon("daemon");
     wait_until("it is given back", || mask(daemon) == parent.found);
     signal(&herd, Signal::TERM);

@@ -45,6 +45,7 @@ pub(super) struct Machine {
     assigned: BTreeMap<ThreadId, CpuId>,
     /// Intervals until the herd is stopped.
     left: u64,
+    glances: bool,
     observed: u64,
     /// Processes that need not be looked at again: nothing in them was bound, or they are selected.
     passed_over: Vec<u32>,
@@ -163,6 +164,7 @@ impl Machine {
             signals: measured(),
             assigned: BTreeMap::new(),
             left: course.intervals,
+            glances: course.glances,
             observed: 0,
             passed_over: Vec::new(),
             flaw,
@@ -404,6 +406,14 @@ impl World for Machine {
 
     fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, effort: Effort) -> Search {
         self.find(masks, since, effort)
+    }
+
+    fn sees_starts(&self) -> bool {
+        self.glances
+    }
+
+    fn started_with(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+        self.find(masks, since, Effort::Quick).found
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {
