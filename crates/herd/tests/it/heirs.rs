@@ -96,7 +96,7 @@ fn what_a_placed_thread_starts_is_given_back_before_the_next_interval() {
             return None;
         };
         let order = placing.affinities.first()?;
-        (order.thread == tid(2)).then(|| (order.core, placing.carried_out, placing.snapshot))
+        (order.thread == tid(2)).then_some((order.core, placing.carried_out, placing.snapshot))
     });
     assert_eq!(given_back, Some((None, true, 0)));
 }

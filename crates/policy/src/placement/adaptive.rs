@@ -18,7 +18,8 @@
 //!      quarter of that. A search uses two of the draws. If its result gains in those alone, another search uses the draws
 //!      in which more cache does not help.
 //!    * Over the looks of the last 10 s, or since memory last moved, the gain would have been as much, and more than its
-//!      standard error: what suits threads in one phase may cost them more in the next. The first portion of memory that
+//!      standard error: what suits threads in one phase may cost them more in the next. It is also more than speeds have
+//!      been seen to differ by chance, or nothing would show whether there is one. The first portion of memory that
 //!      follows its use must gain four times as much, because it cannot be put back.
 //!    * The kernel is not about to move a thread from a domain that is short of cores to one that is not.
 //!    * Over the time that the threads have been seen, the gain would have paid for the moves there and back, at the time

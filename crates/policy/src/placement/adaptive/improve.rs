@@ -109,7 +109,8 @@ impl Adaptive {
         }
         self.fruitless = None;
         let of_late = self.past.gain(picture, &stays, &candidate);
-        let (gain, by_chance) = of_late.unwrap_or((gate.gain(&then), 0.0));
+        let (gain, error) = of_late.unwrap_or((gate.gain(&then), 0.0));
+        let by_chance = error.max(self.past.seen_by_chance() * picture.busy_cores());
         let must_gain = match self.is_for_good(picture, &candidate) {
             true => FOR_GOOD * least,
             false => least,

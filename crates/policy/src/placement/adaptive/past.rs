@@ -4,7 +4,8 @@
 //! phase may be over once threads and memory have moved. Rule: the estimates of the last looks are kept, each with the
 //! length of its interval. A layout's gain is what it would have gained, compared with leaving threads where they are, over
 //! all kept looks in which the threads that it touches were seen. A thread's speed is compared with the last of these in
-//! which it did the same. Speeds also differ by chance; looks between which nothing was done show how much.
+//! which it did the same. Speeds also differ by chance; looks between which nothing was done, and as many CPUs were wanted,
+//! show how much. A gain must be more than that: otherwise nothing would show whether there is one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use crate::estimate::{Basis, Load, Memory, ONE_PHASE, Picture, Rough};
 const LOOKS: usize = 8;
 /// For how many ns looks count (chosen here).
 const HORIZON_NS: u64 = 10_000_000_000;
+/// Within this share, as many CPUs are wanted (chosen here).
+const AS_MANY: f64 = 0.1;
 /// The past is kept only up to so many threads: with more it would take too long (chosen here).
 const MOST_THREADS: usize = 2048;
 
@@ -34,8 +37,8 @@ struct Look {
 #[derive(Clone, Default)]
 pub(super) struct Past {
     looks: VecDeque<Look>,
-    /// For the last looks between which nothing was done: the share by which the speeds of all threads differed from the
-    /// look before in which they did the same.
+    /// For the last looks between which nothing was done, and as many CPUs were wanted: the share by which the speeds of all
+    /// threads differed from the look before in which they did the same.
     by_chance: VecDeque<f64>,
     /// Something was done since the last look.
     was_touched: bool,
@@ -58,7 +61,9 @@ impl Past {
                 .retain(|look| look.picture.from != Basis::Residency);
         }
         let was_touched = std::mem::take(&mut self.was_touched);
-        if let Some(times) = self.compare(picture).filter(|_| !was_touched) {
+        // With other neighbours, speeds differ for a reason.
+        let is_the_same = !was_touched && self.are_as_many(picture);
+        if let Some(times) = self.compare(picture).filter(|_| is_the_same) {
             if self.by_chance.len() == LOOKS {
                 self.by_chance.pop_front();
             }
@@ -74,6 +79,13 @@ impl Past {
         });
     }
 
+    /// Whether about as many CPUs are wanted as in the last look.
+    fn are_as_many(&self, picture: &Picture) -> bool {
+        let wanted = picture.busy_cores();
+        let last = self.looks.back().map(|look| look.picture.busy_cores());
+        last.is_some_and(|last| (wanted - last).abs() <= AS_MANY * wanted.max(last))
+    }
+
     /// How fast all threads are on average, as a multiple of when they last did the same; `None` where none did.
     fn compare(&self, picture: &Picture) -> Option<f64> {
         let threads = picture.threads.iter().filter(|load| load.speed > 0.0);
@@ -87,8 +99,16 @@ impl Past {
     /// The variance of threads' mean speed in a look, as a multiple of before, while nothing is done. Before any such looks
     /// were seen, it is the variance of a uniform difference of up to [`ONE_PHASE`].
     pub(super) fn by_chance(&self) -> f64 {
-        let squares = self.by_chance.iter().map(|by| by * by);
-        (squares.sum::<f64>() + ONE_PHASE.powi(2) / 3.0) / (self.by_chance.len() + 1) as f64
+        (self.squares() + ONE_PHASE.powi(2) / 3.0) / (self.by_chance.len() + 1) as f64
+    }
+
+    /// The standard deviation of threads' mean speed in a look while nothing is done, as far as it was seen; 0 before.
+    pub(super) fn seen_by_chance(&self) -> f64 {
+        (self.squares() / self.by_chance.len().max(1) as f64).sqrt()
+    }
+
+    fn squares(&self) -> f64 {
+        self.by_chance.iter().map(|by| by * by).sum()
     }
 
     /// Notes that threads are placed or let go: speeds in the next look do not differ by chance alone.
@@ -262,6 +282,12 @@ mod tests {
         // A tenth more, a tenth less, and what was done.
         let seen = 0.1f64.powi(2) + (1.0 / 1.1f64 - 1.0).powi(2);
         let expected = (seen + ONE_PHASE.powi(2) / 3.0) / 3.0;
+        assert!((past.by_chance() - expected).abs() < 1e-9);
+        assert!((past.seen_by_chance() - (seen / 2.0).sqrt()).abs() < 1e-9);
+        // Nor is what comes with other neighbours by chance.
+        let mut beside_others = Picture::clone(&faster(3.0));
+        beside_others.threads[0].wanted *= 2.0;
+        past.see(&Arc::new(beside_others), 400_000_000, 100_000_000);
         assert!((past.by_chance() - expected).abs() < 1e-9);
     }
 }

@@ -140,6 +140,37 @@ fn what_would_have_gained_in_the_last_interval_alone_is_not_done_until_it_lasts(
 }
 
 #[test]
+fn what_gains_no_more_than_speeds_differ_by_chance_is_left() {
+    for differs in [true, false] {
+        let mut scene = pressed(1.0);
+        let mut adaptive = adaptive();
+        let slow = {
+            let mut slow = scene.snapshot.threads.clone();
+            for thread in &mut slow {
+                slower(thread.counts.as_mut().unwrap());
+            }
+            slow
+        };
+        calm(&mut scene);
+        look(&mut adaptive, &mut scene, 1);
+        scene.snapshot.threads = pressed(1.0).snapshot.threads;
+        let mut rules = Vec::new();
+        for _ in 0..20 {
+            if differs {
+                let fast = std::mem::replace(&mut scene.snapshot.threads, slow.clone());
+                rules.extend(look(&mut adaptive, &mut scene, 1));
+                scene.snapshot.threads = fast;
+            }
+            rules.extend(look(&mut adaptive, &mut scene, 1));
+        }
+        assert_eq!(rules.is_empty(), differs, "{rules:?}");
+        if differs {
+            assert_eq!(withheld(&mut adaptive), Some(Withheld::Fleeting));
+        }
+    }
+}
+
+#[test]
 fn threads_that_are_slower_since_they_do_something_else_are_not_put_back() {
     for same in [true, false] {
         let mut scene = pressed(1.0);
