@@ -230,7 +230,7 @@ impl Claim {
     }
 }
 
-/// Other figures of machines or programs, with which a paper's experiments run once more. Notes refer to what they then give:
+/// Other figures of machines or programs, with which a paper's experiments run again. Notes refer to what they then give:
 /// `{name}` is the figure of the same claim, `{name:id}` that of another.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -239,6 +239,9 @@ pub struct Variation {
     pub name: String,
     /// What it changes, in words.
     pub what: String,
+    /// In how many runs, each with its own seed; no more than the paper's experiments have.
+    #[serde(default = "once")]
+    pub runs: u32,
     /// For each machine, the keys of its file that change, with their values.
     #[serde(default, rename = "machine")]
     pub machines: BTreeMap<String, toml::Table>,
@@ -261,6 +264,10 @@ pub struct ProgramChange {
 
 const fn as_it_is() -> f64 {
     1.0
+}
+
+const fn once() -> u32 {
+    1
 }
 
 /// The claims of one paper, in the order in which they are shown.

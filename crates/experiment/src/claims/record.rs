@@ -39,6 +39,8 @@ pub struct Varied {
     pub name: String,
     /// What it changes, in words.
     pub what: String,
+    /// In how many runs, each with its own seed.
+    pub runs: u32,
     /// The figure of each claim that has one.
     pub ours: BTreeMap<String, f64>,
     /// The claims that held. In one run no chance is known, so an order holds if its margin is positive.
@@ -56,6 +58,7 @@ impl Varied {
             paper,
             name: variation.name.clone(),
             what: variation.what.clone(),
+            runs: variation.runs,
             ours: ours.collect(),
             holds: held.map(|line| line.id.clone()).collect(),
         }

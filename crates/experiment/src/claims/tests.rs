@@ -37,6 +37,18 @@ fn a_figure_holds_within_its_tolerance_and_never_without_one() {
 }
 
 #[test]
+fn figures_have_three_digits() {
+    let shown = [
+        1234.5, 123.45, 12.345, 1.2345, 0.012_345, -0.000_01, 0.0, 10.0,
+    ];
+    let shown: Vec<String> = shown.into_iter().map(short).collect();
+    assert_eq!(
+        shown,
+        ["1234", "123", "12.3", "1.23", "0.0123", "0", "0", "10"]
+    );
+}
+
+#[test]
 fn tolerances_depend_on_the_kind_of_figure() {
     let of = |(figure, name): (f64, &str)| match statement(&format!(
         "says = \"point\"\nfigure = {figure}\ntolerance = \"{name}\""
@@ -379,6 +391,7 @@ mod of_records {
         let variation = Variation {
             name: "far".to_owned(),
             what: "memory is far".to_owned(),
+            runs: 1,
             machines: BTreeMap::new(),
             programs: BTreeMap::new(),
         };

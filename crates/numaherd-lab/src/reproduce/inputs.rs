@@ -175,6 +175,7 @@ mod tests {
         let variation = |machine: &str, program: &str| Variation {
             name: "other".to_owned(),
             what: "something else".to_owned(),
+            runs: 1,
             machines: toml::from_str(machine).unwrap(),
             programs: toml::from_str(program).unwrap(),
         };

@@ -82,16 +82,12 @@ impl std::fmt::Display for LeftOut {
 /// ([`Exit::ClaimFell`]). Claims that fell are printed, but are no error, in a quick run and with `--record`.
 pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
     let papers = options.paper.0;
-    let effort = match options.quick {
-        true => Effort::QUICK,
-        false => Effort::FULL,
-    };
     if options.decisions {
         ensure!(
             papers == [Paper::Brm],
             "--decisions shows what brm's decisions rest on: say `numaherd reproduce brm --decisions`"
         );
-        print::out(&brm::decisions::tables(&effort)?)?;
+        print::out(&brm::decisions::tables(&effort(options))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let traces = options.traces.clone().unwrap_or_else(kept_traces);
@@ -121,14 +117,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             record: read(path)?.of(papers),
             left_out: Vec::new(),
         },
-        None => run(
-            papers,
-            options.commit.as_deref(),
-            &effort,
-            &traces,
-            &inputs,
-            !options.quick && options.machines.is_empty(),
-        )?,
+        None => run(options, &traces, &inputs)?,
     };
     for left_out in &findings.left_out {
         if options.record.is_some() {
@@ -151,12 +140,25 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             line.what
         ));
     }
-    let as_recorded = !options.quick && options.from.is_none() && options.machines.is_empty();
+    let as_recorded = is_whole(options) && options.from.is_none();
     let is_error = as_recorded && options.record.is_none();
     if is_error && !fallen.is_empty() {
         return Err(claims_fell(fallen.len()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How much is run.
+fn effort(options: &Reproduce) -> Effort {
+    match options.quick {
+        true => Effort::QUICK,
+        false => Effort::FULL,
+    }
+}
+
+/// Whether all is run, as a record has it.
+fn is_whole(options: &Reproduce) -> bool {
+    !options.quick && options.machines.is_empty()
 }
 
 /// Prints the findings and writes the files that the user asked for. `others` has the lines of papers that were
@@ -210,19 +212,12 @@ fn check_traces(papers: &[Paper], traces: &Traces) -> Result<()> {
     Ok(())
 }
 
-/// Runs the experiments of some papers, one paper after the other, each on all cores; `with_variations` once more under each
+/// Runs the experiments of the papers, one paper after the other, each on all cores; if all is run, again under each
 /// variation.
-fn run(
-    papers: &[Paper],
-    commit: Option<&str>,
-    effort: &Effort,
-    traces: &Path,
-    inputs: &Inputs,
-    with_variations: bool,
-) -> Result<Findings> {
+fn run(options: &Reproduce, traces: &Path, inputs: &Inputs) -> Result<Findings> {
     let (mut measurements, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     let mut variations = Vec::new();
-    for &paper in papers {
+    for &paper in options.paper.0 {
         let claims = Claims::built_in(paper)?;
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
@@ -231,14 +226,15 @@ fn run(
         if std::io::stderr().is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        let effort = &of_paper(paper, effort);
+        let effort = &of_paper(paper, &effort(options));
         let name = paper.name();
         let mut measured = measure(paper, effort, traces, inputs)
             .with_context(|| format!("cannot run {name}'s experiments"))?;
-        for variation in claims.variations.iter().filter(|_| with_variations) {
+        for variation in claims.variations.iter().filter(|_| is_whole(options)) {
             bar.set_message(format!("{name}'s experiments: {}", variation.what));
             let inputs = Inputs::varied(variation)?;
-            let varied = measure(paper, &effort.once(), traces, &inputs)
+            let fewer = effort.at_most(variation.runs);
+            let varied = measure(paper, &fewer, traces, &inputs)
                 .with_context(|| format!("cannot run {name}'s experiments: {}", variation.what))?;
             variations.push(Varied::new(paper, variation, &claims.judge(&varied)?));
             measured.vary(&variation.name, varied);
@@ -246,7 +242,7 @@ fn run(
         bar.finish_and_clear();
         measurements.push(Measurement {
             paper,
-            commit: commit.map(str::to_owned),
+            commit: options.commit.clone(),
             runs: effort.runs,
             hour_s: effort.hour_s,
             intervals: (paper == Paper::Ipm).then(|| ipm::intervals(effort) as u64),

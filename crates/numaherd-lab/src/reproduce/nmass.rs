@@ -40,7 +40,7 @@ pub fn measure(effort: &Effort, inputs: &Inputs) -> Result<Measured> {
     measured.append(workloads::pressures(&profiles));
     let mut measured = measured.exact();
     measured.append(effort.with_intervals(|effort| workloads::measure(&profiled, effort))?);
-    measured.append(workloads::readings(&profiled, &effort.once())?);
+    measured.append(workloads::readings(&profiled, &effort.at_most(1))?);
     Ok(measured)
 }
 

@@ -66,9 +66,10 @@ impl Effort {
         }
     }
 
-    /// One run in place of several.
-    pub const fn once(self) -> Self {
-        Self { runs: 1, ..self }
+    /// So many runs, if there are more.
+    pub fn at_most(self, runs: u32) -> Self {
+        let runs = self.runs.min(runs);
+        Self { runs, ..self }
     }
 
     /// The seeds of the runs.
