@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 numaherd_fuzz::target!(|input: (u64, &[u8])| {
     let (page_bytes, text) = input;
     for page_bytes in [page_bytes, 4096] {
-        let mappings = proc::numa_maps::parse(text, page_bytes);
+        let mappings = proc::numa_maps::parse(text, page_bytes, None);
         let mut written = String::new();
         for mapping in &mappings {
             let policy = mapping.policy.as_deref().unwrap_or("default");
@@ -22,6 +22,7 @@ numaherd_fuzz::target!(|input: (u64, &[u8])| {
             let file = match mapping.of {
                 MemoryKind::Private => None,
                 MemoryKind::Shared => Some("/dev/zero"),
+                MemoryKind::File if mapping.is_program => Some("/a/lib.so.6"),
                 MemoryKind::File => Some("/a/file"),
             };
             if let Some(file) = file {
@@ -38,7 +39,7 @@ numaherd_fuzz::target!(|input: (u64, &[u8])| {
             written += &format!("{again}\n");
         }
         assert_eq!(
-            proc::numa_maps::parse(written.as_bytes(), page_bytes),
+            proc::numa_maps::parse(written.as_bytes(), page_bytes, None),
             mappings
         );
         let residency = proc::numa_maps::residency(&mappings);

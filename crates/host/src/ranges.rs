@@ -173,7 +173,7 @@ fn pages_on(pages: &[(NodeId, u64)], which: impl Fn(NodeId) -> bool) -> u64 {
 /// The pages of each mapping on each node, by its first address.
 fn on_nodes(root: &Root, process: ProcessId, page_bytes: u64) -> Option<BTreeMap<u64, NodePages>> {
     let text = root.read(&format!("proc/{}/numa_maps", process.pid)).ok()?;
-    let mappings = numa_maps::parse(&text, page_bytes);
+    let mappings = numa_maps::parse(&text, page_bytes, None);
     Some(mappings.into_iter().map(|m| (m.start, m)).collect())
 }
 

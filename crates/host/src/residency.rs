@@ -20,6 +20,7 @@
 //! A kernel without numa_maps (CONFIG_NUMA off) has one node, and all resident memory is on it.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use numaherd_topology::NodeId;
@@ -216,7 +217,10 @@ impl Residencies {
         let file = format!("proc/{}/numa_maps", process.pid);
         match self.root.read_into(&file, &mut self.buffer) {
             Ok(()) => {
-                let mappings = numa_maps::parse(&self.buffer, self.page_bytes);
+                let program = self.root.path(&format!("proc/{}/exe", process.pid));
+                let program = std::fs::read_link(program).ok();
+                let program = program.as_ref().map(|path| path.as_os_str().as_bytes());
+                let mappings = numa_maps::parse(&self.buffer, self.page_bytes, program);
                 let policy = mappings
                     .iter()
                     .find_map(|mapping| mapping.policy.as_deref());

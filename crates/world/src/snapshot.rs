@@ -133,8 +133,8 @@ fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
 
-fn is_none(bytes: &u64) -> bool {
-    *bytes == 0
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Thread {
@@ -205,6 +205,9 @@ pub struct Mapped {
     /// If so, the pages by node in mappings without any such page, as [`Residency::pages`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alone: Vec<(NodeId, u64)>,
+    /// How many of the pages are those of the process's program and its libraries.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub programs: u64,
 }
 
 impl Mapped {

@@ -71,7 +71,7 @@ mod tests {
             let _ = maps::parse(&bytes);
             let _ = meminfo::parse(&bytes);
             let _ = meminfo::inactive_file(&bytes);
-            let _ = numa_maps::parse(&bytes, 4096);
+            let _ = numa_maps::parse(&bytes, 4096, None);
         }
     }
 

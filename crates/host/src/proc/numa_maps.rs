@@ -9,7 +9,8 @@
 //! other pages of a mapping with `file=` are shared memory if the file is one of the kernel's own (`/dev/zero` for
 //! anonymous `MAP_SHARED`, `/SYSV…`, `/memfd:…`), in `/dev/shm`, or of huge pages; else they belong to a file. Files of
 //! a tmpfs elsewhere look like any other. If a mapping has both kinds, which of its nodes hold its anonymous pages is
-//! unknown: each node is taken to have its part of them.
+//! unknown: each node is taken to have its part of them. The program that the process runs and libraries (`.so`) are told
+//! from other files by their names.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ pub struct NodePages {
     pub private: u64,
     /// Whether any of the pages is mapped more than once (`mapmax=`).
     pub mapped_again: bool,
+    /// Whether they are of the process's program or of a library.
+    pub is_program: bool,
 }
 
 impl NodePages {
@@ -63,14 +66,15 @@ impl NodePages {
     }
 }
 
-/// Reads a numa_maps file; mappings without resident pages are left out.
-pub fn parse(text: &[u8], base_page_bytes: u64) -> Vec<NodePages> {
+/// Reads a numa_maps file; mappings without resident pages are left out. `program` is the file that the process runs, if
+/// known.
+pub fn parse(text: &[u8], base_page_bytes: u64, program: Option<&[u8]>) -> Vec<NodePages> {
     lines(text)
-        .filter_map(|text| line(text, base_page_bytes))
+        .filter_map(|text| line(text, base_page_bytes, program))
         .collect()
 }
 
-fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
+fn line(line: &[u8], base_page_bytes: u64, program: Option<&[u8]>) -> Option<NodePages> {
     let mut fields = words(line);
     let start = hexadecimal(fields.next()?)?;
     let policy = fields
@@ -120,7 +124,15 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
             (_, Some(_)) => anonymous.saturating_mul(scale),
         },
         mapped_again,
+        is_program: of == MemoryKind::File
+            && file.is_some_and(|path| program == Some(path) || is_library(path)),
     })
+}
+
+/// Whether a file is a library, judging by its name (`libc.so.6`).
+fn is_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    name.ends_with(b".so") || name.windows(4).any(|four| four == b".so.")
 }
 
 /// Whether a file is only in memory, judging by its name (mm/shmem.c, ipc/shm.c, mm/memfd.c).
@@ -150,6 +162,10 @@ pub fn residency(mappings: &[NodePages]) -> Residency {
             MemoryKind::File => (&mut file, &mut kinds.file),
         };
         kind.again |= mapping.mapped_again;
+        if mapping.is_program {
+            let pages = mapping.not_private().map(|(_, pages)| pages);
+            kind.programs = pages.fold(kind.programs, u64::saturating_add);
+        }
         add(&mut sums.all, mapping.not_private());
         if !mapping.mapped_again {
             add(&mut sums.alone, mapping.not_private());
@@ -184,7 +200,7 @@ pub fn of_fork(parent: &Residency) -> Residency {
         kinds.shared = Mapped {
             pages: sums.into_iter().collect(),
             again: true,
-            alone: Vec::new(),
+            ..Mapped::default()
         };
     }
     residency
@@ -214,14 +230,14 @@ mod tests {
         let residency = |mapped: &str| {
             let file = "file=/lib mapped=9 mapmax=2 N0=5 N2=4";
             let text = format!("1000 default anon=70{mapped} N0=60 N1=10\n2000 default {file}\n");
-            residency(&parse(text.as_bytes(), 4096))
+            residency(&parse(text.as_bytes(), 4096, None))
         };
         assert_eq!(of_fork(&residency("")), residency(" mapmax=2"));
     }
 
     #[test]
     fn pages_by_node_in_base_pages() {
-        let mappings = parse(CAPTURED, 4096);
+        let mappings = parse(CAPTURED, 4096, None);
         assert_eq!(mappings.len(), 5, "a mapping without pages is left out");
         assert_eq!(mappings[1].start, 0x7f00_0000_0000);
         let mapped_again: Vec<bool> = mappings.iter().map(|m| m.mapped_again).collect();
@@ -255,7 +271,8 @@ mod tests {
 ";
 
     fn of_each_kind() -> Vec<NodePages> {
-        parse(OF_EACH_KIND.as_bytes(), 4096)
+        let program = b"/usr/lib/postgresql/17/bin/postgres";
+        parse(OF_EACH_KIND.as_bytes(), 4096, Some(program))
     }
 
     #[test]
@@ -284,6 +301,7 @@ mod tests {
             b"7f0000000000 default anon=8192 dirty=8192 mapmax=9 N1=8000 N2=192 kernelpagesize_kB=4\n\
               7f0100000000 default anon=500 dirty=500 active=0 N3=500 kernelpagesize_kB=4\n",
             4096,
+            None,
         );
         let kinds = [Some(MemoryKind::Shared), Some(MemoryKind::Private)];
         assert_eq!([0, 1].map(|at| worker[at].kind()), kinds);
@@ -316,10 +334,19 @@ mod tests {
         );
         let kinds = residency.kinds.as_ref().unwrap();
         assert!(kinds.shared.again && kinds.file.again);
+        // All of postgres and libc, but copies.
+        assert_eq!((kinds.shared.programs, kinds.file.programs), (0, 906));
+        let data = b"7f0000000000 default file=/srv/so.data mapmax=2 mapped=9 N1=9\n";
+        let data = super::residency(&parse(data, 4096, None)).kinds.unwrap();
+        assert_eq!((data.file.again, data.file.programs), (true, 0));
         let of_others = [&kinds.shared, &kinds.file]
             .map(|kind| [0, 1, 2, 3].map(|node| kind.of_others_on(NodeId(node))));
         assert_eq!(of_others, [[4007, 0, 0, 96], [603, 303, 0, 0]]);
-        let alone = parse(b"7f0000000000 default file=/memfd:ram dirty=9 N1=9\n", 4096);
+        let alone = parse(
+            b"7f0000000000 default file=/memfd:ram dirty=9 N1=9\n",
+            4096,
+            None,
+        );
         assert!(!super::residency(&alone).kinds.unwrap().shared.again);
     }
 
@@ -337,6 +364,7 @@ mod tests {
                 of: MemoryKind::File,
                 private,
                 mapped_again: false,
+                is_program: false,
             };
             let others: Vec<u64> = mapping.not_private().map(|(_, pages)| pages).collect();
             let all: u64 = pages.iter().sum();

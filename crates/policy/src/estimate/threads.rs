@@ -237,7 +237,7 @@ fn is_private(residency: &Residency, programs: u64) -> bool {
 }
 
 /// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, and files
-/// that are, if most of its pages are theirs: pages of programs and libraries are few beside a large program's memory.
+/// that are, if most of its pages are theirs, those of its program and libraries apart: what it waits for is data.
 fn common_kinds(residency: &Residency) -> Vec<MemoryKind> {
     let Some(kinds) = &residency.kinds else {
         return Vec::new();
@@ -247,7 +247,8 @@ fn common_kinds(residency: &Residency) -> Vec<MemoryKind> {
     if kinds.shared.again && sum(&kinds.shared) > 0 {
         common.push(MemoryKind::Shared);
     }
-    if kinds.file.again && sum(&kinds.file) > residency.total() / 2 {
+    let data = sum(&kinds.file).saturating_sub(kinds.file.programs);
+    if kinds.file.again && data > residency.total() / 2 {
         common.push(MemoryKind::File);
     }
     common

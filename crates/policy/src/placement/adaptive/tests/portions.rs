@@ -105,6 +105,7 @@ fn files_that_others_map_neither_cost_anything_nor_keep_a_process_whole() {
                     pages: on(programs),
                     again: true,
                     alone: on(alone),
+                    programs,
                 },
             }),
         });
@@ -118,6 +119,33 @@ fn files_that_others_map_neither_cost_anything_nor_keep_a_process_whole() {
     assert_eq!(owner(programs), (PAGES, false));
 }
 
+#[test]
+fn the_program_of_a_small_process_is_no_data_that_it_has_in_common() {
+    let common = |programs: u64| {
+        let mut scene = far(0, 200.0);
+        let on = |pages| vec![(NodeId(0), pages)];
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: on(1000),
+            kinds: Some(MemoryKinds {
+                file: Mapped {
+                    pages: on(600),
+                    again: true,
+                    programs,
+                    ..Mapped::default()
+                },
+                ..MemoryKinds::default()
+            }),
+        });
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let picture = Estimator::default().observe(&stage);
+        let owner = &picture.processes[0];
+        let sum = |pages: &[u64]| pages.iter().sum::<u64>();
+        (sum(&owner.common), sum(&owner.pages))
+    };
+    assert_eq!(common(0), (600, 400));
+    assert_eq!(common(600), (0, 400));
+}
+
 /// A file of the process alone would not follow in portions, so all of its memory waits.
 #[test]
 fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() {
@@ -127,6 +155,7 @@ fn memory_that_follows_whole_could_be_had_before_and_follows_once_credit_pays() 
         pages: on(PAGES / 16),
         again: true,
         alone: on(PAGES / 16),
+        programs: 0,
     };
     scene.snapshot.processes[0].residency = Some(Residency {
         pages: on(PAGES),
