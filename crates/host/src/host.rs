@@ -454,13 +454,8 @@ impl World for Host {
     }
 
     fn started_with(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
-        let wanted = Wanted {
-            masks,
-            since,
-            effort: Effort::Quick,
-            is_watched: &|_| false,
-        };
-        (self.sweep).find_started(&*self.shared.kernel, || self.shared.online(), &wanted)
+        let shared = &*self.shared;
+        (self.sweep).find_started(&*shared.kernel, || shared.online(), masks, since)
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

@@ -194,13 +194,14 @@ impl Sweep {
         &mut self,
         kernel: &dyn Kernel,
         online: impl FnOnce() -> CpuSet,
-        wanted: &Wanted<'_>,
+        masks: &[Arc<CpuSet>],
+        since: u64,
     ) -> Vec<Bound> {
         let (mut words, mut pids) = (Vec::new(), BTreeSet::new());
         let started = self.numbers.take(&self.root, |tid| {
             kernel.affinity(tid, &mut words)?;
             let mask = CpuSet::of_words(words.clone());
-            if wanted.masks.iter().any(|wanted| mask.is_subset(wanted)) {
+            if masks.iter().any(|wanted| mask.is_subset(wanted)) {
                 let text = self.root.read(&format!("proc/{tid}/status"));
                 pids.extend(text.ok().and_then(|text| status::parse(&text).process));
             }
@@ -210,10 +211,16 @@ impl Sweep {
             return Vec::new();
         }
         let online = online();
+        let wanted = Wanted {
+            masks,
+            since,
+            effort: Effort::Quick,
+            is_watched: &|_| false,
+        };
         self.cpusets.begin(&online);
         self.others.clear();
         self.sessions = None;
-        let of_process = |pid| self.of_process(kernel, &online, wanted, pid).found;
+        let of_process = |pid| self.of_process(kernel, &online, &wanted, pid).found;
         let mut found: Vec<Bound> = pids.into_iter().flat_map(of_process).collect();
         found.retain(|bound| started.contains(&bound.thread.tid));
         found

@@ -155,15 +155,10 @@ fn those_that_were_started_of_late_are_found_by_their_numbers_in_whatever_proces
     let find = |machine: &mut Machine, latest: u32| {
         let text = format!("0.5 0.5 0.5 2/345 {latest}\n");
         fs::write(machine.folder.path().join("proc/loadavg"), text).unwrap();
-        let wanted = Wanted {
-            masks: &[Arc::new(cpus("2-3"))],
-            since: 50,
-            effort: Quick,
-            is_watched: &|_| false,
-        };
+        let masks = [Arc::new(cpus("2-3"))];
         let found = machine
             .sweep
-            .find_started(&machine.kernel, || cpus("0-7"), &wanted);
+            .find_started(&machine.kernel, || cpus("0-7"), &masks, 50);
         let number = |bound: &Bound| (bound.process.pid, bound.thread.tid);
         found.iter().map(number).collect::<Vec<_>>()
     };
