@@ -7,9 +7,8 @@
 //! asked to change anything. At the end, every thread with a mask of ours is given back.
 //!
 //! Between two intervals, the loop gives back what placed threads have started (`glance`), and answers requests
-//! ([`crate::control`], `requests`). While it is paused, it only
-//! observes and records. Another policy or other settings hold from the next decision on. A waiting world is woken for
-//! a request, and the interval then goes on.
+//! ([`crate::control`], `requests`). While it is paused, it only observes and records. Another policy or other settings
+//! hold from the next decision on. A waiting world is woken for a request, and the interval then goes on.
 //!
 //! Without requests, and if the world is deterministic and has no pager that runs by itself, the same snapshots,
 //! samples and seed give the same ledger.

@@ -51,7 +51,7 @@ fn an_heir_outside_the_selection_is_given_back_while_it_runs() {
     assert!(!journal_path(&directory).exists(), "nothing is owed");
 }
 
-/// Calls of `run_for` in which time passes until the first placement, and between two glances after it.
+/// Calls of `run_for` before the first placement, after which each call ends with a glance.
 const FIRST_GLANCE: u64 = 1;
 
 /// A world that is asked for what was started, in which thread 2 of the placed process 1 is started after ten glances.

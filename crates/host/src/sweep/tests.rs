@@ -32,24 +32,17 @@ impl Machine {
 
     /// A process of one thread.
     fn process(&self, pid: u32, parent: u32, session: u32, born: u64, mask: &str) {
-        let stat = format!(
-            "{pid} (p) S {parent} {pid} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {born} 0 0 0 0 0 0 0 0 \
-             0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
-        );
-        for folder in [format!("proc/{pid}"), format!("proc/{pid}/task/{pid}")] {
-            let folder = self.folder.path().join(folder);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("stat"), &stat).unwrap();
-            fs::write(folder.join("status"), format!("Tgid:\t{pid}\n")).unwrap();
-            fs::write(folder.join("cgroup"), "0::/a\n").unwrap();
-        }
-        self.kernel.thread(pid, born, cpus(mask));
+        self.put((pid, pid), (parent, session), born, mask);
     }
 
-    /// Another thread of a process.
+    /// Another thread of a process that is its own session.
     fn thread(&self, pid: u32, tid: u32, born: u64, mask: &str) {
+        self.put((pid, tid), (1, pid), born, mask);
+    }
+
+    fn put(&self, (pid, tid): (u32, u32), (parent, session): (u32, u32), born: u64, mask: &str) {
         let stat = format!(
-            "{tid} (p) S 1 {pid} {pid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {born} 0 0 0 0 0 0 0 0 \
+            "{tid} (p) S {parent} {pid} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {born} 0 0 0 0 0 0 0 0 \
              0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
         );
         for folder in [format!("proc/{tid}"), format!("proc/{pid}/task/{tid}")] {
@@ -57,6 +50,7 @@ impl Machine {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("stat"), &stat).unwrap();
             fs::write(folder.join("status"), format!("Tgid:\t{pid}\n")).unwrap();
+            fs::write(folder.join("cgroup"), "0::/a\n").unwrap();
         }
         self.kernel.thread(tid, born, cpus(mask));
     }
