@@ -273,7 +273,7 @@ impl Estimator {
             owner.private = tell_shared_from_private(&mut threads, &owner.threads, &seats);
         }
         share_caches(&mut threads, &seats, &llc);
-        self.learn_latency(&threads, &seats, stage);
+        self.learn_waits(&threads, &seats, stage);
         let draws = self.beliefs.draws();
         let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))

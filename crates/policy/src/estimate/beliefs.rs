@@ -3,15 +3,16 @@
 //! Rule: how much farther remote memory is and what a controller carries begin as usual values with much doubt. After
 //! threads or memory were moved, the beliefs become those under which the equations, given the lines that threads then
 //! read, best predict the speeds that were measured (by the mean of squared logarithms), with less doubt. So a plan that
-//! disappointed is expected to gain less the next time. How many lines more cache spares a thread is no such belief: it is
-//! counted (`known.rs`, `alike.rs`).
+//! disappointed is expected to gain less the next time. Before that, waits that no latency explains show that a controller
+//! carries less than was believed. How many lines more cache spares a thread is no such belief: it is counted (`known.rs`,
+//! `alike.rs`).
 
-use numaherd_contention::{Curve, Solution, Speed};
+use numaherd_contention::{Curve, Solution, Speed, loaded};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::PageOutcome;
 
 use super::caches::llc_bytes;
-use super::demands::{Draw, demands, figures, flat};
+use super::demands::{Draw, MOST_IN_USE, asked, demands, figures, flat};
 use super::threads::{Load, Seats};
 use super::{Basis, DRAWS, Estimator, LEAST_PEAK, Measured, Memory, PRECISION, Picture};
 use crate::stage::Stage;
@@ -94,6 +95,29 @@ impl Beliefs {
 /// The places of the draws, those first in which caches do not help: the belief, and the worst.
 const WARY: [usize; DRAWS] = [2, 1, 0, 3];
 
+/// A thread whose requests are mostly for lines from memory.
+struct Waiting<'a> {
+    load: &'a Load,
+    /// The node (place) that it is on.
+    node: usize,
+    /// For how many ns it waits for each line: at least, as several may be in flight.
+    line_ns: f64,
+}
+
+impl<'a> Waiting<'a> {
+    fn of(load: &'a Load, seats: &Seats) -> Option<Self> {
+        let (requests, busy_ns) = (load.requests?, load.busy_ns?);
+        let (seat, _) = seats.get(load.cpu)?;
+        // If a thread hardly ran, counts of two units are not of the same moments.
+        let is_counted = load.wanted >= LEAST_PEAK && load.lines >= 1.0;
+        (is_counted && requests <= 1.2 * load.lines).then(|| Self {
+            load,
+            node: seat.node,
+            line_ns: busy_ns / load.lines,
+        })
+    }
+}
+
 impl Picture {
     /// The same with its draws in another order, so that a search uses those in which caches do not help.
     pub fn wary(&self) -> Self {
@@ -118,24 +142,23 @@ impl Estimator {
         self.page_moves.learn(outcomes);
     }
 
-    /// Learns the latency of local memory: a thread that has one line in flight waits for each as long as memory takes. At
-    /// its first look, a thread has also waited for its pages to be made.
-    pub(super) fn learn_latency(&mut self, threads: &[Load], seats: &Seats, stage: &Stage<'_>) {
+    /// Learns from how long threads wait for a line. At its first look, a thread has also waited for its pages to be made.
+    pub(super) fn learn_waits(&mut self, threads: &[Load], seats: &Seats, stage: &Stage<'_>) {
         self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
-        let (topology, interval_ns) = (stage.topology, stage.snapshot.interval_ns);
-        for load in threads.iter().filter(|load| load.age_ns > interval_ns) {
-            let (Some(requests), Some(busy_ns)) = (load.requests, load.busy_ns) else {
-                continue;
-            };
-            let Some((seat, _)) = seats.get(load.cpu) else {
-                continue;
-            };
-            // If a thread hardly ran, counts of two units are not of the same moments.
-            if load.wanted < LEAST_PEAK || load.lines < 1.0 || requests > 1.2 * load.lines {
-                continue;
-            }
-            let node = topology.nodes()[seat.node].id;
-            let farther: f64 = (load.memory.iter())
+        let interval_ns = stage.snapshot.interval_ns;
+        let waiting: Vec<Waiting<'_>> = (threads.iter())
+            .filter(|load| load.age_ns > interval_ns)
+            .filter_map(|load| Waiting::of(load, seats))
+            .collect();
+        self.learn_latency(&waiting, stage.topology);
+        self.learn_capacity(threads, &waiting, stage.topology);
+    }
+
+    /// A thread that has one line in flight waits for each as long as memory takes.
+    fn learn_latency(&mut self, waiting: &[Waiting<'_>], topology: &Topology) {
+        for thread in waiting {
+            let node = topology.nodes()[thread.node].id;
+            let farther: f64 = (thread.load.memory.iter())
                 .map(|&(home, share)| {
                     let home = topology.nodes()[home].id;
                     let distance = topology.distance(node, home).unwrap_or(10);
@@ -143,8 +166,48 @@ impl Estimator {
                 })
                 .sum();
             if farther > 0.0 {
-                let local_ns = busy_ns / load.lines / farther;
+                let local_ns = thread.line_ns / farther;
                 self.local_ns = self.local_ns.max(local_ns.min(MOST_LOCAL_NS));
+            }
+        }
+    }
+
+    /// No thread has less than one line in flight: where one waits longer for each than any memory takes, the controller that
+    /// it waits for carries no more than what makes a line wait that long. If that is less than is ever tried, something
+    /// else delays lines. Memory without CPUs beside it is another kind, and says nothing of the rest.
+    fn learn_capacity(&mut self, threads: &[Load], waiting: &[Waiting<'_>], topology: &Topology) {
+        let Beliefs { hop, doubt, .. } = self.beliefs;
+        let draw = Draw {
+            hop: hop * doubt.sqrt(),
+            capacity: 1.0,
+            ..self.beliefs.draws()[0]
+        };
+        let llc = llc_bytes(topology);
+        let longest = figures(topology, &draw, MOST_LOCAL_NS, &llc);
+        let usual = figures(topology, &draw, self.local_ns, &llc);
+        // Described latencies may be wrong, too.
+        let times = match topology.timing().latency_ns {
+            Some(_) => LEARNED,
+            None => 1.0,
+        };
+        let asked = asked(&draw, usual.nodes, threads);
+        let has_cpus = |node: usize| {
+            let id = topology.nodes()[node].id;
+            topology.domains().iter().any(|domain| domain.node == id)
+        };
+        for thread in waiting {
+            let memory = &thread.load.memory;
+            let most = memory.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+            let Some(&(home, _)) = most.filter(|&&(home, _)| has_cpus(home)) else {
+                continue;
+            };
+            let of = |&(from, share): &(usize, f64)| share * longest.latency_ns(thread.node, from);
+            let latency = memory.iter().map(of).sum::<f64>() * times;
+            let channel = &usual.channels[home];
+            let (used, _) = loaded::in_use((thread.line_ns - latency) / channel.service_ns);
+            let capacity = asked[home] / used.min(MOST_IN_USE) / channel.capacity;
+            if used > 0.0 && capacity >= CAPACITIES[0] {
+                self.beliefs.capacity = self.beliefs.capacity.min(capacity);
             }
         }
     }
@@ -262,9 +325,51 @@ impl Picture {
 
 #[cfg(test)]
 mod tests {
+    use numaherd_topology::NodeId;
+    use numaherd_world::Residency;
+
     use super::*;
-    use crate::estimate::demands::Demand;
+    use crate::estimate::demands::{Demand, WRITTEN};
     use crate::placement::adaptive::tests::{program, scene};
+
+    /// The capacity that is believed after two looks at so many threads that wait 500 ns for each line, all from node 0.
+    fn capacity_after(threads: u32) -> (f64, f64) {
+        let mut scene = scene();
+        for number in 0..threads {
+            program(&mut scene, number, number, 100.0, 16_384);
+            scene.snapshot.processes[number as usize].residency = Some(Residency {
+                pages: vec![(NodeId(0), 16_384)],
+                kinds: None,
+            });
+            let thread = &mut scene.snapshot.threads[number as usize];
+            let counts = thread.counts.as_mut().unwrap();
+            // 1 ns an instruction, and all of the 100 ms on a CPU.
+            counts.instructions = 100_000_000 / 51;
+            counts.lines = counts.instructions / 10;
+            counts.uncore_requests = Some(counts.lines);
+            counts.uncore_busy_cycles = Some(counts.lines * 500);
+            let local = if number < 2 { counts.lines } else { 0 };
+            (counts.local, counts.remote) = (Some(local), Some(counts.lines - local));
+        }
+        let mut estimator = Estimator::default();
+        estimator.observe(&Stage::of_all(&scene.snapshot, &scene.topology));
+        let first = estimator.beliefs.capacity;
+        scene.snapshot.time_ns += 100_000_000;
+        estimator.observe(&Stage::of_all(&scene.snapshot, &scene.topology));
+        (first, estimator.beliefs.capacity)
+    }
+
+    #[test]
+    fn a_line_that_no_latency_explains_has_waited_for_a_controller() {
+        let (first, then) = capacity_after(8);
+        assert_eq!(first, 1.0);
+        // Eight threads read a line in 510 ns each, and write a quarter of it back; two cores could have 20 in flight, for 200
+        // ns each, half of which is usual.
+        let asked = 8.0 / 510.0 * (1.0 + WRITTEN);
+        assert!((then - asked / MOST_IN_USE / 0.05).abs() < 1e-3, "{then}");
+        // One thread cannot keep a controller busy by itself with a line at a time.
+        assert_eq!(capacity_after(1).1, 1.0);
+    }
 
     #[test]
     fn a_cache_that_spared_more_lines_than_expected_says_nothing_of_controllers() {

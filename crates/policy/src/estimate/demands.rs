@@ -43,6 +43,8 @@ const IN_FLIGHT: f64 = 10.0;
 const USUAL_IN_FLIGHT: f64 = 3.0;
 /// The least share of a thread's time that is not spent on memory, where nothing shows it.
 pub(super) const LEAST_BASE: f64 = 0.2;
+/// The largest share of a controller that is taken to be in use: above it, a wait says hardly anything (chosen here).
+pub(super) const MOST_IN_USE: f64 = 0.95;
 /// Lines written back per line read: not counted, so a middle value.
 pub(super) const WRITTEN: f64 = 0.25;
 /// Lines fall with this power of the cache where nothing else was seen: by a factor of the root of two for twice the
@@ -126,6 +128,17 @@ pub(super) fn figures(topology: &Topology, draw: &Draw, local_ns: f64, llc: &[f6
     }
 }
 
+/// What the threads ask of each node's controller (place), by a draw, in lines per ns, with those that they write.
+pub(super) fn asked(draw: &Draw, nodes: usize, threads: &[Load]) -> Vec<f64> {
+    let mut asked = vec![0.0; nodes];
+    for load in threads.iter().filter(|load| load.is_known()) {
+        for &(home, share) in load.memory_by(draw) {
+            asked[home] += load.wanted * load.speed * load.lines / 1000.0 * share * (1.0 + WRITTEN);
+        }
+    }
+    asked
+}
+
 /// The demands under which each kind of thread is as fast as it was measured.
 pub(super) fn demands(
     draw: &Draw,
@@ -135,15 +148,10 @@ pub(super) fn demands(
     seats: &Seats,
     cores: &Cores,
 ) -> Vec<Demand> {
-    let mut asked = vec![0.0; figures.nodes];
-    for load in threads.iter().filter(|load| load.is_known()) {
-        for &(home, share) in load.memory_by(draw) {
-            asked[home] += load.wanted * load.speed * load.lines / 1000.0 * share * (1.0 + WRITTEN);
-        }
-    }
+    let asked = asked(draw, figures.nodes, threads);
     let waits: Vec<f64> = (asked.iter().zip(&figures.channels))
         .map(|(asked, channel)| {
-            loaded::wait((asked / channel.capacity).min(0.95)) * channel.service_ns
+            loaded::wait((asked / channel.capacity).min(MOST_IN_USE)) * channel.service_ns
         })
         .collect();
     let of = |(load, curves): (&Load, &Curves)| {
