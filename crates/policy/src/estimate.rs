@@ -241,7 +241,7 @@ impl Estimator {
         for (at, is_free) in busy {
             let thread = stage.thread(at);
             let place = *place_of.entry(thread.process).or_insert_with(|| {
-                processes.push(owner(stage, at, &room));
+                processes.push(owner(stage, at, &room, &llc));
                 processes.len() - 1
             });
             processes[place].threads.push(threads.len());

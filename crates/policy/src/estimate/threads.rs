@@ -178,8 +178,9 @@ pub(super) fn room(stage: &Stage<'_>) -> Vec<u64> {
     stage.topology.nodes().iter().map(room).collect()
 }
 
-/// The process of a thread, without its threads. `room` is that of [`room()`].
-pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
+/// The process of a thread, without its threads. `room` is that of [`room()`], and `llc` that of
+/// [`llc_bytes`](super::caches::llc_bytes).
+pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64], llc: &[f64]) -> Owner {
     let nodes = stage.topology.nodes();
     let process = stage.thread(thread).process;
     let known = stage.snapshot.process(process);
@@ -187,7 +188,8 @@ pub(super) fn owner(stage: &Stage<'_>, thread: usize, room: &[u64]) -> Owner {
     let all_pages: Vec<u64> = (nodes.iter())
         .map(|node| residency.map_or(0, |residency| residency.on(node.id)))
         .collect();
-    let common_kinds = residency.map_or_else(Vec::new, common_kinds);
+    let cached = llc.iter().copied().fold(0.0, f64::max) / stage.snapshot.page_bytes as f64;
+    let common_kinds = residency.map_or_else(Vec::new, |all| common_kinds(all, cached));
     let of_kind = |&kind: &MemoryKind| residency?.of_kind(kind);
     let of_kinds: Vec<Residency> = common_kinds.iter().filter_map(of_kind).collect();
     let in_common = |node: &Node| of_kinds.iter().map(|pages| pages.on(node.id)).sum();
@@ -236,15 +238,16 @@ fn is_private(residency: &Residency, programs: u64) -> bool {
     private.is_none_or(|private| private.total() as f64 >= PRIVATE * all as f64)
 }
 
-/// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, and files
-/// that are, if most of its pages are theirs, those of its program and libraries apart: what it waits for is data.
-fn common_kinds(residency: &Residency) -> Vec<MemoryKind> {
+/// The kinds of memory that a process has in common with others: shared memory that is mapped more than once, if it is more
+/// than the pages that a cache holds (no line of those comes from memory), and files that are, if most of its pages are
+/// theirs, those of its program and libraries apart: what it waits for is data.
+fn common_kinds(residency: &Residency, cached: f64) -> Vec<MemoryKind> {
     let Some(kinds) = &residency.kinds else {
         return Vec::new();
     };
     let sum = |mapped: &Mapped| mapped.pages.iter().map(|&(_, pages)| pages).sum::<u64>();
     let mut common = Vec::new();
-    if kinds.shared.again && sum(&kinds.shared) > 0 {
+    if kinds.shared.again && sum(&kinds.shared) as f64 > cached {
         common.push(MemoryKind::Shared);
     }
     let data = sum(&kinds.file).saturating_sub(kinds.file.programs);

@@ -6,14 +6,14 @@ use numaherd_world::{MemoryKind, PageFailure, PageOutcome, Part, ProcessId, Snap
 /// Memory is even if dealing it would move at most one page in so many (chosen here).
 const UNEVEN: u64 = 8;
 
-/// Whether a dealt part has arrived, except for as many pages as may be uneven.
+/// Whether a dealt part has arrived, except for as many pages as may be uneven. Mappings of which all was there are not counted.
 pub(super) fn is_done(outcome: &PageOutcome) -> bool {
     let there = outcome.moved.saturating_add(outcome.already_there);
     // Other failures are of pages that nothing moves, or that are not there.
     let failures = [PageFailure::Busy, PageFailure::NodeFull, PageFailure::Other];
     let failed = failures.iter().filter_map(|why| outcome.failed.get(why));
     let elsewhere = failed.sum::<u64>().saturating_add(outcome.not_tried);
-    there > 0 && elsewhere <= there / (UNEVEN - 1)
+    outcome.error.is_none() && elsewhere <= there / (UNEVEN - 1)
 }
 
 /// The part of shared memory for each node; `nodes` are those of the threads, ascending.

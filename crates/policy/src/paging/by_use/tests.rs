@@ -347,6 +347,9 @@ fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
     assert!(!orders.iter().any(is_at_large));
     // Blocks 1, 5, 6, 10 and 11 are those of node 0, where all are.
     assert_eq!(blocks_to(&orders).len(), 12 - 5);
+    // On the node where all was before, nothing had to be tried.
+    outcomes[0].moved = 0;
+    assert!(!orders_after(&outcomes).iter().any(is_at_large));
     // Where more is, or a part was refused, all is dealt.
     outcomes[3].not_tried = 1;
     assert!(orders_after(&outcomes).iter().any(is_at_large));

@@ -279,10 +279,10 @@ fn of_processes_with_memory_in_common_the_private_part_alone_follows() {
     program(&mut scene, 1, 6, 100.0, 4000);
     let on = |node: u32, pages| vec![(numaherd_topology::NodeId(node), pages)];
     scene.snapshot.processes[0].residency = Some(Residency {
-        pages: on(0, 4400),
+        pages: on(0, 5600),
         kinds: Some(MemoryKinds {
             shared: Mapped {
-                pages: on(0, 400),
+                pages: on(0, 1600),
                 again: true,
                 ..Mapped::default()
             },
@@ -331,6 +331,34 @@ fn code_is_not_taken_for_memory_in_common() {
     };
     assert_eq!(common(true), 0.0);
     assert!(common(false) > 0.6);
+}
+
+#[test]
+fn what_a_cache_holds_is_not_taken_for_memory_in_common() {
+    // A thread on node 2 has its own memory on node 0, and half of its lines are local.
+    for (pages, common) in [(1, 0.0), (600, 0.5)] {
+        let mut scene = scene();
+        program(&mut scene, 1, 4, 100.0, 4000);
+        let on = |node, pages| vec![(numaherd_topology::NodeId(node), pages)];
+        let shared = Mapped {
+            pages: on(2, pages),
+            again: true,
+            ..Mapped::default()
+        };
+        scene.snapshot.processes[0].residency = Some(Residency {
+            pages: [on(0, 4000), on(2, pages)].concat(),
+            kinds: Some(MemoryKinds {
+                shared,
+                file: Mapped::default(),
+            }),
+        });
+        let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
+        let half = counts.lines / 2;
+        (counts.local, counts.remote) = (Some(half), Some(half));
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        let found = Estimator::default().observe(&stage).threads[0].common;
+        assert!((found - common).abs() < 0.01, "{pages} pages: {found}");
+    }
 }
 
 #[test]
