@@ -11,9 +11,10 @@
 //!    use it (less than half as much as they would if all used it alike). It moves to the sharing node with the fewest
 //!    blocks per thread, if that node then has no more than remain where the block was (or, if the block was hardly used
 //!    there, no more than were there). So a block stays beside its users while controllers are evenly loaded: more local
-//!    lines do not make up for an overloaded controller. A block stays while three quarters of its accesses are local: its
-//!    pages already lie with their users. A shared block also stays if more of its process's counted lines are local than 3
-//!    allows.
+//!    lines do not make up for an overloaded controller. For the same reason, once all was ordered at once (4), a private
+//!    block stays if its user's node would have over an eighth more blocks per thread than the node where it is. A block also
+//!    stays while three quarters of its accesses are local: its pages already lie with their users. A shared block also stays
+//!    if more of its process's counted lines are local than 3 allows.
 //! 2. *By other blocks* of its process a block is judged until then, if these are alike. Two accesses to one block always
 //!    come from one node if all memory is private, and only as often as by chance if all is shared. Once 32 pairs of
 //!    accesses were seen, the process counts as private or as shared if the share of pairs from one node is within 15 % of
@@ -74,7 +75,7 @@ use crate::words;
 use block::{Block, Kind, Ordered};
 pub use blocks::Blocks;
 use counted::Counted;
-use deal::{dealt, is_done, is_even, turn_in, whose_turn};
+use deal::{UNEVEN, dealt, is_done, is_even, turn_in, whose_turn};
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[HOME, SPREAD];
@@ -229,6 +230,19 @@ impl Tally {
             *blocks -= 1;
         }
         *self.blocks_on.entry(on).or_default() += 1;
+    }
+
+    /// Where a block that one node uses belongs. Where controllers are evenly loaded since all was dealt, it stays if that
+    /// node would then have too many more blocks per thread than the one where it is.
+    fn beside(&self, user: NodeId, block: &Block, nodes: &[NodeId]) -> NodeId {
+        let of_threads = |node| nodes.iter().filter(|&&of| of == node).count() as u64;
+        let on = |node| u64::from(self.blocks_on.get(&node).copied().unwrap_or(0));
+        let stays = |&home: &NodeId| {
+            let (then, left) = (on(user) + 1, on(home));
+            self.at_large_ns.is_some()
+                && then * of_threads(home) * UNEVEN > left * of_threads(user) * (UNEVEN + 1)
+        };
+        block.home.filter(stays).unwrap_or(user)
     }
 
     /// Where a block that `users` use belongs; `nodes` are those of the process's threads.
@@ -460,7 +474,7 @@ impl PageRule for ByUse {
         let kind = own.or_else(|| tally.kind(nodes, counted))?;
         let to = match kind {
             Kind::Private if block.is_local() => return None,
-            Kind::Private => user?,
+            Kind::Private => tally.beside(user?, block, nodes),
             Kind::Shared => match own.and_then(|_| block.few_users(nodes)) {
                 None if !tally.dealt.is_empty() => tally.whose_turn(nodes, access.page),
                 None if lies_evenly && block.home.is_some_and(|home| nodes.contains(&home)) => {
@@ -535,6 +549,12 @@ impl PageRule for ByUse {
             let all: u64 = parts.iter().map(|(_, part)| part.count).sum();
             if parts.len() > 1 && all == parts[0].1.of && self.nodes.contains_key(&process) {
                 let tally = self.tallies.entry(process).or_default();
+                let blocks = self.blocks.iter_mut().filter(|((of, _), _)| *of == process);
+                for (&(_, number), block) in blocks {
+                    if let Some(on) = turn_in(parts.iter().copied(), number * self.block_pages) {
+                        tally.lies(block, on);
+                    }
+                }
                 (tally.at_large_ns, tally.dealt) = (Some(self.now_ns), parts);
             }
         }

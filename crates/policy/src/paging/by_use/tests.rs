@@ -358,6 +358,38 @@ fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
     assert!(orders_after(&outcomes).iter().any(is_at_large));
 }
 
+/// A block that one thread uses, in memory of so many blocks that was dealt, which all have been seen on their nodes.
+fn used_by_one_after_dealing(blocks: u64) -> Vec<PageOrder> {
+    let scene = scene();
+    let mut paging = ByUse::paging(&Settings::default());
+    paging.placed(&placed(&scene), &scene.snapshot);
+    // All of them are seen on node 0 before they are dealt.
+    let seen: Vec<_> = (0..blocks).map(|block| (1, block * BLOCK_PAGES)).collect();
+    assert_eq!(batch(&mut paging, &scene, &seen, |_| 0), []);
+    let outcome = |(node, part): (u32, Part)| {
+        let kind = MemoryKind::Private;
+        let order = PageOrder {
+            pages: Pages::OfKind { kind, part },
+            ..numaherd_testing::all_pages(&scene.snapshot.threads[0], node)
+        };
+        numaherd_testing::moved(&order, 700)
+    };
+    let outcomes: Vec<_> = (0..4).zip(Part::dealt(&[1; 4])).map(outcome).collect();
+    paging.moved(&outcomes);
+    // Block 3 is on node 3, and the thread of node 1 uses it.
+    let accesses = [(1, 3 * BLOCK_PAGES); ENOUGH_AMONG_SHARED as usize];
+    batch(&mut paging, &scene, &accesses, |_| 3)
+}
+
+#[test]
+fn what_one_node_uses_of_dealt_memory_goes_there_while_that_keeps_it_even() {
+    assert_eq!(used_by_one_after_dealing(12), []);
+    assert_eq!(used_by_one_after_dealing(4 * 7), []);
+    let orders = used_by_one_after_dealing(4 * 8);
+    assert_eq!(orders.len(), 1);
+    assert_eq!((orders[0].to, &*orders[0].rule), (NodeId(1), HOME.name));
+}
+
 #[test]
 fn memory_that_is_even_on_the_nodes_stays() {
     // Of 8192 pages, 1024 may be too many on some nodes.
