@@ -8,13 +8,13 @@
 //! threads. It counts them by block and by node of the thread.
 //! 1. *By its own accesses* a block is judged at the eighth. If at least three quarters of them came from one node, the
 //!    block is *private* and moves there. Otherwise it is *shared* by the nodes of the process, except those that hardly
-//!    use it (less than half as much as they would if all used it alike). It moves to the sharing node with the fewest
-//!    blocks per thread, if that node then has no more than remain where the block was (or, if the block was hardly used
-//!    there, no more than were there). So a block stays beside its users while controllers are evenly loaded: more local
-//!    lines do not make up for an overloaded controller. For the same reason, once all was ordered at once (4), a private
-//!    block stays if its user's node would have over an eighth more blocks per thread than the node where it is. A block also
-//!    stays while three quarters of its accesses are local: its pages already lie with their users. A shared block also stays
-//!    if more of its process's counted lines are local than 3 allows.
+//!    use it (less than half as much as they would if all used it alike). It moves to the sharing node whose memory has the
+//!    fewest sampled accesses per thread, if these are then no more than those to what remains where the block was (or, if the
+//!    block was hardly used there, to what was there), give or take half a block's. So a block stays beside its users while
+//!    controllers are evenly loaded: more local lines do not make up for an overloaded controller. For the same reason, once
+//!    all was ordered at once (4), a private block stays if the memory of its user's node would have over an eighth more than
+//!    that of the node where it is. A block also stays while three quarters of its accesses are local: its pages already lie
+//!    with their users. A shared block also stays if more of its process's counted lines are local than 3 allows.
 //! 2. *By other blocks* of its process a block is judged until then, if these are alike. Two accesses to one block always
 //!    come from one node if all memory is private, and only as often as by chance if all is shared. Once 32 pairs of
 //!    accesses were seen, the process counts as private or as shared if the share of pairs from one node is within 15 % of
@@ -75,7 +75,7 @@ use crate::words;
 use block::{Block, Kind, Ordered};
 pub use blocks::Blocks;
 use counted::Counted;
-use deal::{UNEVEN, dealt, is_done, is_even, turn_in, whose_turn};
+use deal::{dealt, is_done, is_even, turn_in, whose_turn};
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[HOME, SPREAD];
@@ -116,6 +116,8 @@ const ENOUGH_JUDGED: u32 = 4;
 /// How far local accesses may be from chance, as a share of the way to all, where memory is shared by all: parts of blocks
 /// may lie with their users (chosen here).
 const LOCAL: f64 = 0.5;
+/// How many times as much the memory of one node may be used as that of another once all was dealt (chosen here).
+const MOST_UNEVEN: f64 = 1.125;
 /// Accesses in a row that were local, or to blocks that stay where they were ordered, after which sampling rests.
 const SETTLED: u32 = 128;
 
@@ -178,8 +180,8 @@ struct Tally {
     at_large_ns: Option<u64>,
     /// Which part went to which node; nothing where it was even.
     dealt: Vec<(NodeId, Part)>,
-    /// Of its blocks that were seen, how many lie on each node.
-    blocks_on: BTreeMap<NodeId, u32>,
+    /// Accesses by the node that their blocks lie on.
+    on: BTreeMap<NodeId, u32>,
 }
 
 impl Tally {
@@ -225,39 +227,41 @@ impl Tally {
 
     /// Notes that a block lies on a node.
     fn lies(&mut self, block: &mut Block, on: NodeId) {
-        let before = block.home.replace(on);
-        if let Some(blocks) = before.and_then(|before| self.blocks_on.get_mut(&before)) {
-            *blocks -= 1;
+        let (before, counted) = (block.home.replace(on), block.counted);
+        if let Some(accesses) = before.and_then(|before| self.on.get_mut(&before)) {
+            *accesses -= counted;
         }
-        *self.blocks_on.entry(on).or_default() += 1;
+        block.counted = block.all();
+        *self.on.entry(on).or_default() += block.counted;
     }
 
-    /// Where a block that one node uses belongs. Where controllers are evenly loaded since all was dealt, it stays if that
-    /// node would then have too many more blocks per thread than the one where it is.
+    /// Accesses to blocks on a node, and so many more, for each thread there; `nodes` are those of the process's threads.
+    fn for_each(&self, node: NodeId, more: f64, nodes: &[NodeId]) -> f64 {
+        let accesses = self.on.get(&node).copied().unwrap_or(0);
+        let threads = nodes.iter().filter(|&&of| of == node).count();
+        (f64::from(accesses) + more) / threads as f64
+    }
+
+    /// Where a block that one node uses belongs. Where controllers are evenly loaded since all was dealt, it stays if the
+    /// memory of that node would then be used too much more than that of the node where it is.
     fn beside(&self, user: NodeId, block: &Block, nodes: &[NodeId]) -> NodeId {
-        let of_threads = |node| nodes.iter().filter(|&&of| of == node).count() as u64;
-        let on = |node| u64::from(self.blocks_on.get(&node).copied().unwrap_or(0));
-        let stays = |&home: &NodeId| {
-            let (then, left) = (on(user) + 1, on(home));
-            self.at_large_ns.is_some()
-                && then * of_threads(home) * UNEVEN > left * of_threads(user) * (UNEVEN + 1)
-        };
-        block.home.filter(stays).unwrap_or(user)
+        let then = self.for_each(user, block.all().into(), nodes);
+        let stays = |&home: &NodeId| then > self.for_each(home, 0.0, nodes) * MOST_UNEVEN;
+        let even = block.home.filter(|_| self.at_large_ns.is_some());
+        even.filter(stays).unwrap_or(user)
     }
 
     /// Where a block that `users` use belongs; `nodes` are those of the process's threads.
     fn among(&self, users: &[NodeId], block: &Block, nodes: &[NodeId]) -> Option<NodeId> {
-        let on = |node| self.blocks_on.get(&node).copied().unwrap_or(0);
-        let for_each = |blocks: u32, node: NodeId| {
-            f64::from(blocks) / nodes.iter().filter(|&&of| of == node).count() as f64
-        };
+        let for_each = |node: NodeId, more| self.for_each(node, more, nodes);
         let least = (users.iter().copied())
-            .min_by(|&a, &b| for_each(on(a), a).total_cmp(&for_each(on(b), b)))?;
-        let then = for_each(on(least) + 1, least);
+            .min_by(|&a, &b| for_each(a, 0.0).total_cmp(&for_each(b, 0.0)))?;
+        let its = f64::from(block.all());
+        let then = for_each(least, its);
         let stays = |&home: &NodeId| {
-            // Beside a user, it stays unless at least as many are left there.
-            let left = on(home).saturating_sub(u32::from(users.contains(&home)));
-            then > for_each(left, home)
+            // Beside a user, it stays unless at least as much is left there. Half a block is as much, as samples go.
+            let leaves = if users.contains(&home) { its } else { 0.0 };
+            then > for_each(home, its / 2.0 - leaves)
         };
         block.home.filter(stays).or(Some(least))
     }
@@ -437,6 +441,7 @@ impl PageRule for ByUse {
         if block.ordered.is_some_and(|ordered| !stands(&ordered)) {
             *block = Block {
                 home: block.home,
+                counted: block.counted,
                 ..Block::default()
             };
         }

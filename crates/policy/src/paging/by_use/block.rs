@@ -14,6 +14,8 @@ pub(super) struct Block {
     pub(super) local: u32,
     /// Where it lies, by the last of them or the last order.
     pub(super) home: Option<NodeId>,
+    /// How many of its accesses count there.
+    pub(super) counted: u32,
     /// Where it was ordered.
     pub(super) ordered: Option<Ordered>,
 }

@@ -4,7 +4,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{MemoryKind, PageFailure, PageOutcome, Part, ProcessId, Snapshot};
 
 /// Memory is even if dealing it would move at most one page in so many (chosen here).
-pub(super) const UNEVEN: u64 = 8;
+const UNEVEN: u64 = 8;
 
 /// Whether a dealt part has arrived, except for as many pages as may be uneven. Mappings of which all was there are not counted.
 pub(super) fn is_done(outcome: &PageOutcome) -> bool {

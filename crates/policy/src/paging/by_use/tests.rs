@@ -170,7 +170,10 @@ fn blocks_of_unknown_homes_go_to_their_users_in_turn() {
     let (nodes, users) = ([0, 1, 2, 3].map(NodeId), [2, 3].map(NodeId));
     let mut tally = Tally::default();
     let to = [(); 4].map(|()| {
-        let mut block = Block::default();
+        let mut block = Block {
+            accesses: users.map(|user| (user, 4)).into(),
+            ..Block::default()
+        };
         let to = tally.among(&users, &block, &nodes).unwrap();
         tally.lies(&mut block, to);
         to.0
@@ -358,14 +361,42 @@ fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
     assert!(orders_after(&outcomes).iter().any(is_at_large));
 }
 
-/// A block that one thread uses, in memory of so many blocks that was dealt, which all have been seen on their nodes.
-fn used_by_one_after_dealing(blocks: u64) -> Vec<PageOrder> {
+/// Where a block on node 3 that node 1 uses belongs, if each node has so many blocks that are used as much.
+fn beside(blocks: u32, at_large_ns: Option<u64>) -> u32 {
+    let nodes = [0, 1, 2, 3].map(NodeId);
+    let tally = Tally {
+        at_large_ns,
+        on: nodes.map(|node| (node, blocks * 32)).into(),
+        ..Tally::default()
+    };
+    let block = Block {
+        accesses: [(NodeId(1), 32)].into(),
+        home: Some(NodeId(3)),
+        counted: 32,
+        ..Block::default()
+    };
+    tally.beside(NodeId(1), &block, &nodes).0
+}
+
+#[test]
+fn what_one_node_uses_of_dealt_memory_goes_there_while_that_keeps_it_even() {
+    assert_eq!([beside(3, None), beside(3, Some(0))], [1, 3]);
+    assert_eq!([beside(7, Some(0)), beside(8, Some(0))], [3, 1]);
+}
+
+#[test]
+fn what_was_seen_before_it_was_dealt_counts_where_it_is_then() {
     let scene = scene();
     let mut paging = ByUse::paging(&Settings::default());
     paging.placed(&placed(&scene), &scene.snapshot);
-    // All of them are seen on node 0 before they are dealt.
-    let seen: Vec<_> = (0..blocks).map(|block| (1, block * BLOCK_PAGES)).collect();
+    let seen: Vec<_> = (0..6).map(|block| (1, block * BLOCK_PAGES)).collect();
     assert_eq!(batch(&mut paging, &scene, &seen, |_| 0), []);
+    let on = |paging: &Driven<ByUse, Blocks>| {
+        let tally = &paging.rule.tallies[&scene.snapshot.threads[0].process];
+        let on = tally.on.iter().map(|(node, &accesses)| (node.0, accesses));
+        on.collect::<Vec<_>>()
+    };
+    assert_eq!(on(&paging), [(0, 6)]);
     let outcome = |(node, part): (u32, Part)| {
         let kind = MemoryKind::Private;
         let order = PageOrder {
@@ -376,18 +407,7 @@ fn used_by_one_after_dealing(blocks: u64) -> Vec<PageOrder> {
     };
     let outcomes: Vec<_> = (0..4).zip(Part::dealt(&[1; 4])).map(outcome).collect();
     paging.moved(&outcomes);
-    // Block 3 is on node 3, and the thread of node 1 uses it.
-    let accesses = [(1, 3 * BLOCK_PAGES); ENOUGH_AMONG_SHARED as usize];
-    batch(&mut paging, &scene, &accesses, |_| 3)
-}
-
-#[test]
-fn what_one_node_uses_of_dealt_memory_goes_there_while_that_keeps_it_even() {
-    assert_eq!(used_by_one_after_dealing(12), []);
-    assert_eq!(used_by_one_after_dealing(4 * 7), []);
-    let orders = used_by_one_after_dealing(4 * 8);
-    assert_eq!(orders.len(), 1);
-    assert_eq!((orders[0].to, &*orders[0].rule), (NodeId(1), HOME.name));
+    assert_eq!(on(&paging), [(0, 2), (1, 2), (2, 1), (3, 1)]);
 }
 
 #[test]
