@@ -23,10 +23,10 @@
 //! What counters do not show is assumed in several ways: how much farther remote memory is; how much a controller carries;
 //! whether more cache than a thread ever had would spare it lines; from which nodes a thread that reads other memory than its
 //! process's other threads gets its remote lines; and which part of a process's memory is private, before that has followed
-//! its threads to several nodes once. The first two are learned from the outcomes of moves (`beliefs.rs`). A gain counts if
-//! it shows in the mean of these ways and none of them loses much. Latencies that the machine's description has are used as
-//! they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local memory follows from the
-//! threads that have one line in flight: the longest that was seen per line.
+//! its threads to several nodes once. The first two are learned from the outcomes of moves, the second also from long waits
+//! (`beliefs.rs`). A gain counts if it shows in the mean of these ways and none of them loses much. Latencies that the
+//! machine's description has are used as they are; what it says of controllers is where the beliefs begin. Otherwise the
+//! latency of local memory follows from the threads that have one line in flight: the longest that was seen per line.
 //!
 //! Lines that threads of one process take from each other's caches show only in the counter of waits: see `sharing.rs`.
 //! Where nothing is counted, threads are assumed to read a little, and evenly from all pages of their process.
