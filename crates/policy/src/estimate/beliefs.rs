@@ -172,7 +172,7 @@ impl Estimator {
         }
     }
 
-    /// No thread has less than one line in flight: where one waits longer for each than any memory takes, the controller that
+    /// No thread has fewer than one line in flight: where one waits longer for each than any memory takes, the controller that
     /// it waits for carries no more than what makes a line wait that long. If that is less than is ever tried, something
     /// else delays lines. Memory without CPUs beside it is another kind, and says nothing of the rest.
     fn learn_capacity(&mut self, threads: &[Load], waiting: &[Waiting<'_>], topology: &Topology) {
