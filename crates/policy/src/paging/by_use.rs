@@ -12,8 +12,8 @@
 //!    fewest sampled accesses per thread, if these are then no more than those to what remains where the block was (or, if the
 //!    block was hardly used there, to what was there), give or take half a block's. So a block stays beside its users while
 //!    controllers are evenly loaded: more local lines do not make up for an overloaded controller. For the same reason, once
-//!    all was ordered at once (4), a private block stays if the memory of its user's node would have over an eighth more than
-//!    that of the node where it is. A block also stays while three quarters of its accesses are local: its pages already lie
+//!    all was ordered at once (4), a private block stays if its user's node would then have over an eighth more accesses per
+//!    thread than the node where it is. A block also stays while three quarters of its accesses are local: its pages already lie
 //!    with their users. A shared block also stays if more of its process's counted lines are local than 3 allows.
 //! 2. *By other blocks* of its process a block is judged until then, if these are alike. Two accesses to one block always
 //!    come from one node if all memory is private, and only as often as by chance if all is shared. Once 32 pairs of
@@ -180,7 +180,7 @@ struct Tally {
     at_large_ns: Option<u64>,
     /// Which part went to which node; nothing where it was even.
     dealt: Vec<(NodeId, Part)>,
-    /// Accesses by the node that their blocks lie on.
+    /// For each node, the accesses to blocks that lie there.
     on: BTreeMap<NodeId, u32>,
 }
 

@@ -319,6 +319,15 @@ fn a_block_that_is_seen_late_stays_where_it_was_dealt_though_a_thread_has_ended(
     assert_eq!([to(21), to(22), to(23)], [[1], [2], [2]]);
 }
 
+/// The order by which the placement deals a part of the memory of process 1.
+fn dealt_to(scene: &Scene, node: u32, part: Part) -> PageOrder {
+    let kind = MemoryKind::Private;
+    PageOrder {
+        pages: Pages::OfKind { kind, part },
+        ..numaherd_testing::all_pages(&scene.snapshot.threads[0], node)
+    }
+}
+
 #[test]
 fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
     let scene = scene();
@@ -326,13 +335,7 @@ fn memory_that_the_placement_has_dealt_is_not_dealt_again() {
     paging.placed(&placed(&scene), &scene.snapshot);
     // Two of five parts to node 0.
     let parts = Part::dealt(&[2, 1, 1, 1]);
-    let dealt = |(node, &part): (u32, &Part)| PageOrder {
-        pages: Pages::OfKind {
-            kind: MemoryKind::Private,
-            part,
-        },
-        ..numaherd_testing::all_pages(&scene.snapshot.threads[0], node)
-    };
+    let dealt = |(node, &part): (u32, &Part)| dealt_to(&scene, node, part);
     let mut outcomes: Vec<_> = (0..4)
         .zip(&parts)
         .map(|part| numaherd_testing::moved(&dealt(part), 700))
@@ -397,14 +400,7 @@ fn what_was_seen_before_it_was_dealt_counts_where_it_is_then() {
         on.collect::<Vec<_>>()
     };
     assert_eq!(on(&paging), [(0, 6)]);
-    let outcome = |(node, part): (u32, Part)| {
-        let kind = MemoryKind::Private;
-        let order = PageOrder {
-            pages: Pages::OfKind { kind, part },
-            ..numaherd_testing::all_pages(&scene.snapshot.threads[0], node)
-        };
-        numaherd_testing::moved(&order, 700)
-    };
+    let outcome = |(node, part)| numaherd_testing::moved(&dealt_to(&scene, node, part), 700);
     let outcomes: Vec<_> = (0..4).zip(Part::dealt(&[1; 4])).map(outcome).collect();
     paging.moved(&outcomes);
     assert_eq!(on(&paging), [(0, 2), (1, 2), (2, 1), (3, 1)]);
