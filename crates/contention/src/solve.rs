@@ -13,6 +13,8 @@ const MOST_ROUNDS: usize = 300;
 /// Shares of a cache are found to this part of the precision of speeds: where lines fall steeply, speeds answer them
 /// more than in proportion, and would not settle.
 const SHARES_PRECISION: f64 = 0.1;
+/// The least part of the way that a thread goes.
+const LEAST_PART: f64 = 0.25;
 /// The least share of a wait that a line sees, so that waits bound what can be asked of a channel in any case.
 const LEAST_SEEN: f64 = 0.01;
 
@@ -119,7 +121,8 @@ pub fn solve(
     let precision = (solution.settled * SHARES_PRECISION).max(SETTLED);
     let mut asked = Vec::new();
     let mut spread = vec![Spread::default(); domains];
-    for round in 0..MOST_ROUNDS {
+    let mut steps = vec![Step::default(); threads.len()];
+    for _ in 0..MOST_ROUNDS {
         share_cores(figures, &mut threads, &ns, &mut spread);
         for (user, &at) in users.iter_mut().zip(&places) {
             user.rate = 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity;
@@ -147,11 +150,12 @@ pub fn solve(
             leave_out_own(&mut threads, &lines, &ns, &asked);
         }
         let mut change = 0.0_f64;
-        for ((thread, &lines), ns) in threads.iter().zip(&lines).zip(&mut ns) {
-            let new = thread.ns(lines, &solution.waits);
-            change = change.max((new / *ns - 1.0).abs());
-            // Half way, in the logarithm: otherwise shares and speeds would oscillate for ever.
-            *ns = if round == 0 { new } else { (new * *ns).sqrt() };
+        for (((thread, &lines), ns), step) in
+            threads.iter().zip(&lines).zip(&mut ns).zip(&mut steps)
+        {
+            let off = (thread.ns(lines, &solution.waits) / *ns).ln();
+            change = change.max(off.abs());
+            *ns *= (step.part(off) * off).exp();
         }
         if change < solution.settled {
             break;
@@ -165,6 +169,39 @@ pub fn solve(
         solution.speeds[at] = speed;
     }
     solution.ns = ns;
+}
+
+/// How much of the way to the speed that all others allow it a thread goes in a round. Each speed answers all speeds: a
+/// faster thread makes others slower, and its own lines wait for them. By how much shows in what the last step has left, so
+/// the next one is that of the secant method.
+#[derive(Clone, Copy)]
+struct Step {
+    part: f64,
+    /// How far off the speed was before the last step, as a logarithm.
+    off: f64,
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        Self {
+            part: 1.0,
+            off: 0.0,
+        }
+    }
+}
+
+impl Step {
+    /// The part for a speed that is this far off now.
+    fn part(&mut self, off: f64) -> f64 {
+        let part = self.part / (1.0 - off / self.off);
+        // Where no step has been made, or one has led further away on the same side, there is nothing to learn from it.
+        self.part = match part > 0.0 {
+            true => part.clamp(LEAST_PART, 1.0),
+            false => 1.0,
+        };
+        self.off = off;
+        self.part
+    }
 }
 
 /// Finds out which threads share a core, and divides its own caches evenly among them.
@@ -349,7 +386,7 @@ fn leave_out_own(threads: &mut [Thread], lines: &[f64], ns: &[f64], asked: &[Ask
     }
 }
 
-/// Brings the waits nearer to those that the demand causes, by a few steps of Newton's method.
+/// Brings the waits nearer to those that the demand causes, by a step of Newton's method for each channel.
 fn adjust(
     figures: &Figures,
     threads: &[Thread],
@@ -359,27 +396,18 @@ fn adjust(
     solution: &mut Solution,
     asked: &mut Vec<Asked>,
 ) {
-    for _ in 0..3 {
-        let mut change = 0.0_f64;
-        demand(figures, threads, lines, ns, &solution.waits, asked);
-        for (channel, asked) in asked.iter().enumerate() {
-            if !figures.counts(channel, factors) {
-                continue;
-            }
-            let service = figures.channels[channel].service_ns;
-            let wait = &mut solution.waits[channel];
-            let (allowed, growth) = loaded::in_use(*wait / service);
-            // Below zero where more is asked for than such a wait allows.
-            let spare = allowed - asked.share;
-            let step = spare / (growth / service + asked.falls);
-            let new = (*wait - step).max(0.0);
-            change = change.max((new - *wait).abs() / service);
-            // Channels on one way affect each other, so no step is taken whole.
-            *wait = 0.3 * *wait + 0.7 * new;
+    demand(figures, threads, lines, ns, &solution.waits, asked);
+    for (channel, asked) in asked.iter().enumerate() {
+        if !figures.counts(channel, factors) {
+            continue;
         }
-        if change < solution.settled {
-            break;
-        }
+        let service = figures.channels[channel].service_ns;
+        let wait = &mut solution.waits[channel];
+        let (allowed, growth) = loaded::in_use(*wait / service);
+        // Below zero where more is asked for than such a wait allows.
+        let spare = allowed - asked.share;
+        let step = spare / (growth / service + asked.falls);
+        *wait = (*wait - step).max(0.0);
     }
 }
 

@@ -49,6 +49,12 @@ impl Candidate {
         self.lost <= beside.lost * (1.0 + WORTH_A_MOVE)
     }
 
+    /// Whether more memory of some process follows than in another.
+    fn moves_more(&self, than: &Self) -> bool {
+        let mut both = self.memory.iter().zip(&than.memory);
+        both.any(|(one, other)| one.follows > other.follows)
+    }
+
     /// What is lost by all draws.
     pub(crate) fn lost(&self, picture: &Picture) -> Lost {
         picture.lost_with(&self.cpus, &self.memory, &self.rough)
@@ -219,7 +225,8 @@ pub(crate) fn best(
             break;
         }
     }
-    search.spare(&mut best);
+    let home = beside.get(1).map(|(cpus, _)| &cpus[..]);
+    search.spare(&mut best, home);
     best
 }
 
@@ -483,8 +490,9 @@ impl Search<'_> {
     }
 
     /// Leaves out what gains nothing: threads that need not move, alone or in exchange for one that came to where they
-    /// were, and memory that need not follow.
-    fn spare(&mut self, best: &mut Candidate) {
+    /// were, and memory that need not follow. `home` is the layout with threads back beside their memory, if that is better
+    /// than where they are.
+    fn spare(&mut self, best: &mut Candidate, home: Option<&[CpuId]>) {
         let picture = self.picture;
         let mut wanted = picture.peaks_in(&best.cpus);
         for (thread, load) in picture.threads.iter().enumerate() {
@@ -493,17 +501,17 @@ impl Search<'_> {
             }
             let gone = best.cpus[thread];
             let seats = (picture.seat(load.cpu), picture.seat(gone));
-            let ((Some(home), Some(from)), true) = (seats, picture.is_move(load, gone)) else {
+            let ((Some(stays), Some(from)), true) = (seats, picture.is_move(load, gone)) else {
                 continue;
             };
             let mut cpus = best.cpus.clone();
             cpus[thread] = load.cpu;
             // How much more its domain wants with it; the one that it leaves wants as much less.
             let mut more = load.peak;
-            if !self.has_room(&wanted, load, from.domain, home.domain) {
+            if !self.has_room(&wanted, load, from.domain, stays.domain) {
                 let came = (0..cpus.len()).find(|&other| {
                     let seat = picture.seat(cpus[other]);
-                    let is_here = seat.is_some_and(|seat| seat.domain == home.domain);
+                    let is_here = seat.is_some_and(|seat| seat.domain == stays.domain);
                     is_here && picture.is_move(&picture.threads[other], cpus[other])
                 });
                 let may_go = |&came: &usize| may_have(self.stage, picture.threads[came].at, gone);
@@ -514,9 +522,13 @@ impl Search<'_> {
                 more -= picture.threads[came].peak;
             }
             let candidate = self.with_memory(&cpus, None, &best.rough);
-            if let Some(candidate) = candidate.filter(|one| one.is_as_good(best)) {
+            // A thread that is home again does not leave it for memory to follow.
+            let is_home = home.is_some_and(|cpus| cpus[thread] == gone);
+            let is_spared =
+                |one: &Candidate| one.is_as_good(best) && !(is_home && one.moves_more(best));
+            if let Some(candidate) = candidate.filter(is_spared) {
                 *best = candidate;
-                wanted[home.domain] += more;
+                wanted[stays.domain] += more;
                 wanted[from.domain] -= more;
             }
         }

@@ -81,8 +81,11 @@ fn memory_that_is_spread_over_its_threads_does_not_follow_with_that_of_others() 
     };
     other.cpu = CpuId(4);
     scene.snapshot.threads.push(other);
-    for thread in &mut scene.snapshot.threads[1..] {
+    // None may leave its CPU.
+    for thread in &mut scene.snapshot.threads {
         thread.cpuset = Arc::new([thread.cpu].into_iter().collect());
+    }
+    for thread in &mut scene.snapshot.threads[1..] {
         let counts = thread.counts.as_mut().unwrap();
         (counts.local, counts.remote) = (Some(counts.lines / 2), Some(counts.lines / 2));
     }
