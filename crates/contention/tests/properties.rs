@@ -50,6 +50,20 @@ fn figures(nodes: usize) -> Figures {
     }
 }
 
+/// Four nodes in a square: a line takes two links to the opposite one.
+fn square() -> Figures {
+    let mut figures = figures(4);
+    let neighbours = figures.ways.clone();
+    let way = |from: usize, to: usize| &neighbours[from * 4 + to];
+    for (from, to) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
+        let between = (from + 1) % 4;
+        let links = [&way(from, between)[..], way(between, to)].concat();
+        figures.ways[from * 4 + to] = links;
+        figures.latency_ns[from * 4 + to] = 200.0;
+    }
+    figures
+}
+
 /// A program: how it answers to cache, and what it does at its lines.
 #[derive(Clone, Debug)]
 struct Kind {
@@ -104,6 +118,12 @@ prop_compose! {
 /// Any threads: kind, node, home.
 fn crowds() -> impl Strategy<Value = Vec<(Kind, usize, usize)>> {
     prop::collection::vec((kinds(true), 0..3_usize, 0..3_usize), 1..12)
+}
+
+fn threads(crowd: &[(Kind, usize, usize)]) -> Vec<Running<'_>> {
+    let each = crowd.iter();
+    each.map(|(kind, node, home)| thread(kind, *node, *home))
+        .collect()
 }
 
 proptest! {
@@ -167,9 +187,9 @@ proptest! {
     }
 
     #[test]
-    fn no_channel_carries_more_than_it_can(crowd in crowds()) {
-        let figures = figures(3);
-        let running: Vec<_> = crowd.iter().map(|(kind, node, home)| thread(kind, *node, *home)).collect();
+    fn no_channel_carries_more_than_it_can(crowd in crowds(), is_square: bool) {
+        let figures = if is_square { square() } else { figures(3) };
+        let running = threads(&crowd);
         let mut carried = vec![0.0; figures.channels.len()];
         for (running, speed) in running.iter().zip(solved(&figures, &running)) {
             let home = running.memory[0].0;
@@ -193,7 +213,7 @@ proptest! {
     #[test]
     fn an_answer_is_the_start_of_itself(crowd in crowds()) {
         let figures = figures(3);
-        let running: Vec<_> = crowd.iter().map(|(kind, node, home)| thread(kind, *node, *home)).collect();
+        let running = threads(&crowd);
         let mut solution = Solution::default();
         solve(&figures, &running, Factors::ALL, &mut solution);
         let first = solution.speeds.clone();
@@ -204,11 +224,27 @@ proptest! {
         }
     }
 
+    /// Where nobody answers to cache, there is one answer, and other threads before lead to it, too.
+    #[test]
+    fn what_was_there_before_changes_no_answer(
+        both in prop::collection::vec([(kinds(false), 0..4_usize, 0..4_usize), (kinds(false), 0..4_usize, 0..4_usize)], 1..12),
+    ) {
+        let figures = square();
+        let (before, now): (Vec<_>, Vec<_>) = both.into_iter().map(|[before, now]| (before, now)).unzip();
+        let (before, now) = (threads(&before), threads(&now));
+        let mut solution = Solution::default();
+        solve(&figures, &before, Factors::ALL, &mut solution);
+        solve(&figures, &now, Factors::ALL, &mut solution);
+        for (first, then) in solved(&figures, &now).iter().zip(&solution.speeds) {
+            prop_assert!((then.ns / first.ns - 1.0).abs() < 1e-4, "{} and {}", first.ns, then.ns);
+        }
+    }
+
     /// Nodes that are alike have no names: turned round, everything goes on as fast as before.
     #[test]
     fn like_nodes_and_like_threads_are_treated_alike(crowd in crowds(), turn in 1..3_usize) {
         let figures = figures(3);
-        let here: Vec<_> = crowd.iter().map(|(kind, node, home)| thread(kind, *node, *home)).collect();
+        let here = threads(&crowd);
         let turned = crowd.iter().rev();
         let there: Vec<_> = turned
             .map(|(kind, node, home)| thread(kind, (node + turn) % 3, (home + turn) % 3))
@@ -223,7 +259,7 @@ proptest! {
     #[test]
     fn nobody_is_slower_than_with_all_contention_when_alone(crowd in crowds()) {
         let figures = figures(3);
-        let running: Vec<_> = crowd.iter().map(|(kind, node, home)| thread(kind, *node, *home)).collect();
+        let running = threads(&crowd);
         let with = solved(&figures, &running);
         for (running, with) in running.iter().zip(with) {
             let alone = solved(&figures, std::slice::from_ref(running))[0];
