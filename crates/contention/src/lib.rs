@@ -44,10 +44,12 @@
 //! count in the time as above.
 //!
 //! Three things depend on each other: shares of the caches on the threads' speeds ([`shares`]), waits on the lines
-//! requested ([`loaded`]), speeds on both. They are found together by iteration, the waits by Newton's method on
-//! each channel with the others held, until no speed changes by more than a millionth part. Demand falls as waits
-//! grow, so there is one answer, and no channel ever carries more than it can: where many threads want too much,
-//! waits grow until their lines in flight allow no more.
+//! requested ([`loaded`]), speeds on both. They are found together by iteration, with a step of Newton's method for
+//! each wait in each round, until no speed changes by more than a millionth part. How much of a step is taken
+//! follows from what the one before has left (`steps.rs`). Demand falls as waits grow, so there is one answer, and no
+//! channel ever carries more than it can: where many threads want too much, waits grow until their lines in flight
+//! allow no more. Only shares of a cache may allow several answers, where a thread is fast because of the lines that it
+//! holds, and holds them because it is fast.
 //!
 //! Four more things are known, and left out unless a figure turns them on:
 //!
@@ -86,6 +88,7 @@ mod running;
 pub mod shares;
 mod solution;
 mod solve;
+mod steps;
 
 pub use curve::{Curve, LINE_BYTES};
 pub use figures::{Channel, Factors, Figures, Lane, Seat};

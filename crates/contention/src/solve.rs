@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::shares::{User, shares};
 use crate::solution::{SETTLED, Solution};
+use crate::steps::Steps;
 use crate::{Factors, Figures, LINE_BYTES, Running, Speed, loaded};
 
 /// Rounds after which an answer must do; settling takes some ten to thirty.
@@ -13,8 +14,6 @@ const MOST_ROUNDS: usize = 300;
 /// Shares of a cache are found to this part of the precision of speeds: where lines fall steeply, speeds answer them
 /// more than in proportion, and would not settle.
 const SHARES_PRECISION: f64 = 0.1;
-/// The least part of the way that a thread goes.
-const LEAST_PART: f64 = 0.25;
 /// The least share of a wait that a line sees, so that waits bound what can be asked of a channel in any case.
 const LEAST_SEEN: f64 = 0.01;
 
@@ -121,7 +120,8 @@ pub fn solve(
     let precision = (solution.settled * SHARES_PRECISION).max(SETTLED);
     let mut asked = Vec::new();
     let mut spread = vec![Spread::default(); domains];
-    let mut steps = vec![Step::default(); threads.len()];
+    let (mut steps, mut offs) = (Steps::default(), vec![0.0; threads.len()]);
+    let (mut wait_steps, mut wait_offs) = (Steps::default(), vec![0.0; figures.channels.len()]);
     for _ in 0..MOST_ROUNDS {
         share_cores(figures, &mut threads, &ns, &mut spread);
         for (user, &at) in users.iter_mut().zip(&places) {
@@ -143,19 +143,25 @@ pub fn solve(
         for (user, &at) in users.iter().zip(&places) {
             lines[at] = user.curve.at(user.held) * running[at].intensity;
         }
-        adjust(
-            figures, &threads, &lines, &ns, factors, solution, &mut asked,
+        demand(figures, &threads, &lines, &ns, &solution.waits, &mut asked);
+        let mut change = adjust(
+            figures,
+            &asked,
+            factors,
+            &mut solution.waits,
+            &mut wait_steps,
+            &mut wait_offs,
         );
         if !figures.own_lines_wait {
             leave_out_own(&mut threads, &lines, &ns, &asked);
         }
-        let mut change = 0.0_f64;
-        for (((thread, &lines), ns), step) in
-            threads.iter().zip(&lines).zip(&mut ns).zip(&mut steps)
-        {
-            let off = (thread.ns(lines, &solution.waits) / *ns).ln();
+        for (((thread, &lines), ns), off) in threads.iter().zip(&lines).zip(&ns).zip(&mut offs) {
+            *off = (thread.ns(lines, &solution.waits) / ns).ln();
             change = change.max(off.abs());
-            *ns *= (step.part(off) * off).exp();
+        }
+        let part = steps.part(&offs);
+        for (ns, off) in ns.iter_mut().zip(&offs) {
+            *ns *= (part * off).exp();
         }
         if change < solution.settled {
             break;
@@ -169,39 +175,6 @@ pub fn solve(
         solution.speeds[at] = speed;
     }
     solution.ns = ns;
-}
-
-/// How much of the way to the speed that all others allow it a thread goes in a round. Each speed answers all speeds: a
-/// faster thread makes others slower, and its own lines wait for them. By how much shows in what the last step has left, so
-/// the next one is that of the secant method.
-#[derive(Clone, Copy)]
-struct Step {
-    part: f64,
-    /// How far off the speed was before the last step, as a logarithm.
-    off: f64,
-}
-
-impl Default for Step {
-    fn default() -> Self {
-        Self {
-            part: 1.0,
-            off: 0.0,
-        }
-    }
-}
-
-impl Step {
-    /// The part for a speed that is this far off now.
-    fn part(&mut self, off: f64) -> f64 {
-        let part = self.part / (1.0 - off / self.off);
-        // Where no step has been made, or one has led further away on the same side, there is nothing to learn from it.
-        self.part = match part > 0.0 {
-            true => part.clamp(LEAST_PART, 1.0),
-            false => 1.0,
-        };
-        self.off = off;
-        self.part
-    }
 }
 
 /// Finds out which threads share a core, and divides its own caches evenly among them.
@@ -386,29 +359,35 @@ fn leave_out_own(threads: &mut [Thread], lines: &[f64], ns: &[f64], asked: &[Ask
     }
 }
 
-/// Brings the waits nearer to those that the demand causes, by a step of Newton's method for each channel.
+/// Brings the waits nearer to those that the demand causes, by steps of Newton's method for each channel with the others
+/// held, and returns by how much they were off, in parts of the time that a line takes. `offs` is scratch, one for each
+/// channel.
 fn adjust(
     figures: &Figures,
-    threads: &[Thread],
-    lines: &[f64],
-    ns: &[f64],
+    asked: &[Asked],
     factors: Factors,
-    solution: &mut Solution,
-    asked: &mut Vec<Asked>,
-) {
-    demand(figures, threads, lines, ns, &solution.waits, asked);
-    for (channel, asked) in asked.iter().enumerate() {
+    waits: &mut [f64],
+    steps: &mut Steps,
+    offs: &mut [f64],
+) -> f64 {
+    let mut change = 0.0_f64;
+    for (channel, (&wait, off)) in waits.iter().zip(&mut *offs).enumerate() {
         if !figures.counts(channel, factors) {
             continue;
         }
-        let service = figures.channels[channel].service_ns;
-        let wait = &mut solution.waits[channel];
-        let (allowed, growth) = loaded::in_use(*wait / service);
+        let (asked, service) = (&asked[channel], figures.channels[channel].service_ns);
+        let (allowed, growth) = loaded::in_use(wait / service);
         // Below zero where more is asked for than such a wait allows.
         let spare = allowed - asked.share;
         let step = spare / (growth / service + asked.falls);
-        *wait = (*wait - step).max(0.0);
+        *off = (wait - step).max(0.0) - wait;
+        change = change.max(off.abs() / (service + wait));
     }
+    let part = steps.part(offs);
+    for (wait, off) in waits.iter_mut().zip(offs) {
+        *wait += part * *off;
+    }
+    change
 }
 
 impl Thread {

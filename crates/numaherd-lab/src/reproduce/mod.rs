@@ -25,8 +25,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
 use numaherd_experiment::claims::{
-    CheckedClaim, Claims, ClaimsError, Measured, Measurement, Paper, Record, RunsOn, Varied,
+    CheckedClaim, Claims, ClaimsError, Measured, Measurement, Paper, Record, RunsOn, Variation,
+    Varied,
 };
+use rayon::prelude::*;
 
 use crate::cli::Reproduce;
 use inputs::Inputs;
@@ -212,6 +214,27 @@ fn check_traces(papers: &[Paper], traces: &Traces) -> Result<()> {
     Ok(())
 }
 
+/// What a paper's experiments give under each variation. Most run once, on one core, so that those of several variations run
+/// at the same time.
+fn under_variations(
+    variations: &[Variation],
+    paper: Paper,
+    effort: &Effort,
+    traces: &Path,
+) -> Result<Vec<Measured>> {
+    let under = |variation: &Variation| {
+        let inputs = Inputs::varied(variation)?;
+        measure(paper, &effort.at_most(variation.runs), traces, &inputs).with_context(|| {
+            format!(
+                "cannot run {}'s experiments: {}",
+                paper.name(),
+                variation.what
+            )
+        })
+    };
+    variations.par_iter().map(under).collect()
+}
+
 /// Runs the experiments of the papers, one paper after the other, each on all cores; if all is run, again under each
 /// variation.
 fn run(options: &Reproduce, traces: &Path, inputs: &Inputs) -> Result<Findings> {
@@ -230,14 +253,12 @@ fn run(options: &Reproduce, traces: &Path, inputs: &Inputs) -> Result<Findings> 
         let name = paper.name();
         let mut measured = measure(paper, effort, traces, inputs)
             .with_context(|| format!("cannot run {name}'s experiments"))?;
-        for variation in claims.variations.iter().filter(|_| is_whole(options)) {
-            bar.set_message(format!("{name}'s experiments: {}", variation.what));
-            let inputs = Inputs::varied(variation)?;
-            let fewer = effort.at_most(variation.runs);
-            let varied = measure(paper, &fewer, traces, &inputs)
-                .with_context(|| format!("cannot run {name}'s experiments: {}", variation.what))?;
-            variations.push(Varied::new(paper, variation, &claims.judge(&varied)?));
-            measured.vary(&variation.name, varied);
+        if is_whole(options) {
+            let given = under_variations(&claims.variations, paper, effort, traces)?;
+            for (variation, varied) in claims.variations.iter().zip(given) {
+                variations.push(Varied::new(paper, variation, &claims.judge(&varied)?));
+                measured.vary(&variation.name, varied);
+            }
         }
         bar.finish_and_clear();
         measurements.push(Measurement {
