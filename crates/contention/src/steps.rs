@@ -1,14 +1,14 @@
 //! How far the iteration goes at once.
 //!
 //! Speeds answer each other: a faster thread makes others slower, and its own lines wait for them. So do waits: where lines
-//! pass several channels, the demand for one falls with the waits of all. By how much shows in what the last step has left
-//! (the secant method; for several unknowns with one factor, as Irons and Tuck, "A version of the Aitken accelerator for
+//! pass several channels, the demand for one falls with the waits of all. How strong these answers are shows in what the last
+//! step has left (the secant method; for several unknowns with one factor, as Irons and Tuck, "A version of the Aitken accelerator for
 //! computer iteration", 1969). One factor treats alike what is alike.
 
 /// The least part of the way that is gone.
 const LEAST_PART: f64 = 0.25;
 
-/// Which part of the way to where each unknown should be, as far as the others allow it now, is gone in each round.
+/// How much of its way each unknown goes in a round. Its way leads to where it would be if the others stayed as they are.
 #[derive(Default)]
 pub(crate) struct Steps {
     part: f64,

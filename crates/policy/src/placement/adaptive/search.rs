@@ -49,7 +49,7 @@ impl Candidate {
         self.lost <= beside.lost * (1.0 + WORTH_A_MOVE)
     }
 
-    /// Whether more memory of some process follows than in another.
+    /// Whether more of some process's memory follows than in another candidate.
     fn moves_more(&self, than: &Self) -> bool {
         let mut both = self.memory.iter().zip(&than.memory);
         both.any(|(one, other)| one.follows > other.follows)
