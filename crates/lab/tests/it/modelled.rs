@@ -99,7 +99,8 @@ fn check_samples(said: &Said, period: u64, remote: bool, least_ns: u64) {
         "wrong_cpu",
         "others",
         "not_later",
-        "wrong_time",
+        "too_early",
+        "too_late",
     ] {
         assert_eq!(said[wrong], 0, "{wrong}: {said:?}");
     }

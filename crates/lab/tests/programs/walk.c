@@ -28,6 +28,12 @@
  */
 #define AHEAD 5000000
 
+/*
+ * How far, in ns, a sample's time may be before its fetch: the kernel's module reads the clock and the
+ * TSC one after another, and the common time may move in between by what one vCPU may be ahead.
+ */
+#define EARLY 200000
+
 struct line {
 	struct line *next;
 	char rest[56];
@@ -85,7 +91,7 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 {
 	uint64_t head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE), last = 0;
 	size_t size = (size_t)RING_PAGES * 4096, samples = 0, others = 0, wrong_thread = 0, outside = 0;
-	size_t remote = 0, wrong_cpu = 0, not_later = 0, wrong_time = 0;
+	size_t remote = 0, wrong_cpu = 0, not_later = 0, too_early = 0, too_late = 0;
 	uint64_t weight = 0, least = UINT64_MAX;
 	uint32_t self = gettid();
 
@@ -108,7 +114,8 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 		outside += sample.address < (uintptr_t)memory || sample.address >= (uintptr_t)(memory + lines);
 		remote += source.mem_remote;
 		not_later += sample.time <= last;
-		wrong_time += sample.time < begin || sample.time > end + AHEAD;
+		too_early += sample.time + EARLY < begin;
+		too_late += sample.time > end + AHEAD;
 		last = sample.time;
 		weight += sample.weight;
 		if (sample.weight < least)
@@ -116,8 +123,8 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 	}
 	snprintf(walker->said + strlen(walker->said), sizeof(walker->said) - strlen(walker->said),
 		 " samples %zu others %zu wrong_thread %zu wrong_cpu %zu outside %zu remote_samples %zu"
-		 " not_later %zu wrong_time %zu weight %" PRIu64 " least_weight %" PRIu64,
-		 samples, others, wrong_thread, wrong_cpu, outside, remote, not_later, wrong_time, weight,
+		 " not_later %zu too_early %zu too_late %zu weight %" PRIu64 " least_weight %" PRIu64,
+		 samples, others, wrong_thread, wrong_cpu, outside, remote, not_later, too_early, too_late, weight,
 		 samples ? least : 0);
 }
 
