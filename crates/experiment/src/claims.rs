@@ -239,7 +239,8 @@ pub struct Variation {
     pub name: String,
     /// What it changes, in words.
     pub what: String,
-    /// In how many runs, each with its own seed; no more than the paper's experiments have.
+    /// In how many runs, each with its own seed; no more than the paper's experiments have. With 0, only the experiments
+    /// run whose figures are exact.
     #[serde(default = "once")]
     pub runs: u32,
     /// For each machine, the keys of its file that change, with their values.
@@ -306,6 +307,14 @@ impl Claims {
             ),
         };
         parse(text, &format!("data/claims/{file}.toml"))
+    }
+
+    /// Those of the claims that have a figure.
+    #[must_use]
+    pub fn measured_in(mut self, measured: &Measured) -> Self {
+        self.claims
+            .retain(|claim| measured.figures_of(&claim.id).is_some());
+        self
     }
 
     /// Compares measured figures with the paper's statements. Leaves out claims about traces if there were none

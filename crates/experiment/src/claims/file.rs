@@ -134,9 +134,6 @@ fn fault_of(variation: &Variation, names: &mut BTreeSet<String>) -> Option<(&'st
     if what.trim().is_empty() {
         return Some(("what", "it is empty".to_owned()));
     }
-    if variation.runs == 0 {
-        return Some(("runs", "it is 0".to_owned()));
-    }
     if variation.machines.is_empty() && variation.programs.is_empty() {
         let why = "it changes neither a machine nor a program";
         return Some(("machine", why.to_owned()));

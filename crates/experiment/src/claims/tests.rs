@@ -213,6 +213,8 @@ fn a_note_has_the_figures_under_a_variation() {
     measured.vary("far", Measured::new());
     let error = note("{far}", &measured).unwrap_err().to_string();
     assert_eq!(error, "no experiment measures DINO's claim `a`");
+    let none = varied("{far}").measured_in(&Measured::new());
+    assert_eq!(none.judge(&Measured::new()).unwrap(), []);
 }
 
 #[test]

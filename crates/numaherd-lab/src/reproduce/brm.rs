@@ -43,6 +43,9 @@ pub fn measure(effort: &Effort, inputs: &Inputs) -> Result<Measured> {
     measured.append(micro::bound(&setup)?);
     measured.append(workloads::bound(&setup)?);
     let mut measured = measured.exact();
+    if effort.runs == 0 {
+        return Ok(measured);
+    }
     measured.append(effort.with_intervals(|effort| micro::measure(&setup, effort))?);
     measured.append(effort.with_intervals(|effort| workloads::measure(&setup, effort))?);
     measured.append(workloads::by_waking(&setup, effort)?);

@@ -49,6 +49,9 @@ pub fn measure(effort: &Effort, traces: &Traces, inputs: &Inputs) -> Result<Meas
     measured.append(clones::measure(&testbed)?);
     measured.append(uma::measure(inputs)?);
     let mut measured = measured.exact();
+    if effort.runs == 0 {
+        return Ok(measured);
+    }
     let second = inputs.testbed(SECOND)?;
     let windows = sweep::testbeds(&second);
     measured.append(effort.with_intervals(|effort| cpu::measure(&testbed, effort))?);

@@ -39,6 +39,9 @@ pub fn measure(effort: &Effort, inputs: &Inputs) -> Result<Measured> {
     let mut measured = mappings::measure(&testbed)?;
     measured.append(workloads::pressures(&profiles));
     let mut measured = measured.exact();
+    if effort.runs == 0 {
+        return Ok(measured);
+    }
     measured.append(effort.with_intervals(|effort| workloads::measure(&profiled, effort))?);
     measured.append(workloads::readings(&profiled, &effort.at_most(1))?);
     Ok(measured)

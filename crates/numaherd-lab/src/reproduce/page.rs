@@ -175,10 +175,12 @@ fn by_variation(lines: &[&CheckedClaim], variations: &[&Varied]) -> String {
     };
     let under = |one: &&Varied| {
         let mut lines = lines.clone();
+        lines.retain(|line| one.ours.contains_key(&line.id));
         for line in &mut lines {
             line.holds = one.holds.contains(&line.id);
         }
         let runs = match one.runs {
+            0 => "exact figures".to_owned(),
             1 => "one run".to_owned(),
             runs => format!("{runs} runs"),
         };
@@ -192,7 +194,7 @@ fn by_variation(lines: &[&CheckedClaim], variations: &[&Varied]) -> String {
     );
     let rows: String = variations.iter().map(under).collect();
     format!(
-        "\nHow many would hold. In one run, an order holds if its margin is positive:\n\n{head}{}{rows}",
+        "\nHow many would hold, of those that were measured. In one run, an order holds if its margin is positive:\n\n{head}{}{rows}",
         row("nothing is changed (all runs)", &lines)
     )
 }
@@ -361,7 +363,15 @@ mod tests {
             machines: Default::default(),
             programs: Default::default(),
         };
-        let varied = vec![Varied::new(Paper::Dino, &variation, &under)];
+        let exact = Variation {
+            what: "memory is nearer".to_owned(),
+            runs: 0,
+            ..variation.clone()
+        };
+        let varied = vec![
+            Varied::new(Paper::Dino, &variation, &under),
+            Varied::new(Paper::Dino, &exact, &under[..1]),
+        ];
         let record = Record::new(measurements, lines, varied);
         insta::assert_snapshot!("page", page(&record).unwrap());
     }
