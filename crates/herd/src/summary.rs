@@ -62,7 +62,7 @@ pub struct Totals {
     /// Lost cores, by what they are estimated from; nothing is added while all is idle or nothing is known.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Basis, LostSums>,
-    /// Seconds in which the policy left what could be had, by what kept it from acting.
+    /// Seconds in which the policy left what it could recover, by what kept it from acting.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub withheld: BTreeMap<Withheld, f64>,
     /// Threads whose affinities were given back, or hints taken back, in pauses and at the end; `None` if the ledger
@@ -96,7 +96,7 @@ pub struct LostSums {
     pub seconds: f64,
     /// CPU seconds lost.
     pub lost: Range,
-    /// Of these seconds, those in which it was known what could be had.
+    /// Of these seconds, those in which it was known what is recoverable.
     pub searched_seconds: f64,
     /// CPU seconds that another placement would have recovered in those.
     pub recoverable: Range,

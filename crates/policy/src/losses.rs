@@ -67,12 +67,12 @@ pub struct Losses {
     /// The processes that lose most of the mean, those first; `None` where there is no mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<ProcessLost>>,
-    /// Why the policy leaves what could be had; `None` where nothing could, or the policy does not say.
+    /// Why the policy leaves what is recoverable; `None` where nothing is, or the policy does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Withheld>,
 }
 
-/// Why a policy leaves what could be had.
+/// Why a policy leaves what is recoverable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Withheld {
@@ -108,7 +108,7 @@ pub struct ProcessLost {
 }
 
 impl Losses {
-    /// The same with why the policy leaves what could be had, if anything could.
+    /// The same with why the policy leaves what is recoverable, if anything is.
     pub(crate) fn withheld(self, why: Option<Withheld>) -> Self {
         let could = match &self.estimate {
             Estimate::Known(known) => known.recoverable.as_ref().and_then(|range| range.mean),

@@ -227,10 +227,12 @@ impl Job {
     /// What could have been saved, and how.
     fn had(&self) -> Option<String> {
         let (basis, lost) = self.main()?;
-        let Some(had) = lost.could_be_had() else {
+        let Some(had) = lost.recoverable_share() else {
             let lacks = match basis {
-                Basis::Residency => "what caches and controllers cost, and what could be had,",
-                _ => "what could be had",
+                Basis::Residency => {
+                    "what caches and controllers cost, and what another placement would have recovered,"
+                }
+                _ => "what another placement would have recovered",
             };
             let counters = match basis {
                 Basis::Uncore => return None,
@@ -240,12 +242,12 @@ impl Job {
             return Some(format!("Without {counters}, {lacks} is not known."));
         };
         if had < WORTH_AN_OPTION {
-            return Some("No other placement would have had much of it.".to_owned());
+            return Some("No other placement would have recovered much of it.".to_owned());
         }
         let had = percent(had);
         Some(match self.option {
-            Some(option) => format!("srun {option} could have had up to {had}."),
-            None => format!("Another placement of its threads could have had up to {had}."),
+            Some(option) => format!("srun {option} could have recovered up to {had}."),
+            None => format!("Another placement of its threads could have recovered up to {had}."),
         })
     }
 }
@@ -254,7 +256,7 @@ impl Job {
 fn option(lost: &LostTime, tasks: usize) -> Option<&'static str> {
     let parts = lost.parts;
     let worth = lost
-        .could_be_had()
+        .recoverable_share()
         .is_some_and(|had| had >= WORTH_AN_OPTION);
     let largest = parts.remote.max(parts.caches).max(parts.controllers);
     if !worth || largest <= parts.cpus {

@@ -29,9 +29,9 @@ pub fn sentence(losses: &Losses) -> String {
     let Some(lost) = likely(&known.lost) else {
         let unknown = match known.from {
             Basis::Residency => {
-                "what caches and controllers cost, and what could be had, are not known without counters"
+                "what caches and controllers cost, and how much is recoverable, are not known without counters"
             }
-            _ => "what could be had is not known without the uncore penalty",
+            _ => "how much is recoverable is not known without the uncore penalty",
         };
         let (lost, what, by) = (between(&known.lost), what(known.from), by(known.from));
         return format!(
@@ -39,8 +39,8 @@ pub fn sentence(losses: &Losses) -> String {
         );
     };
     let had = match known.recoverable.as_ref().and_then(likely) {
-        Some(had) => format!("{had} of them could be had by another placement"),
-        None => "how many of them could be had is not known yet".to_owned(),
+        Some(had) => format!("another placement would recover {had} of them"),
+        None => "how many of them another placement would recover is not known yet".to_owned(),
     };
     let mut said = format!(
         "{lost} of {cores} are lost to caches and memory; {had}. Estimated {}, {judged}.",
@@ -72,7 +72,7 @@ pub(crate) fn brief(losses: &Losses) -> Option<String> {
     };
     let recoverable = known.recoverable.as_ref().and_then(|range| range.mean);
     Some(match recoverable.map(short) {
-        Some(had) => format!("{lost} of {cpus} cores lost, {had} could be had"),
+        Some(had) => format!("{lost} of {cpus} cores lost, {had} recoverable"),
         None => format!("{lost} of {cpus} cores lost"),
     })
 }
@@ -92,7 +92,7 @@ pub(crate) fn on_average(totals: &Totals) -> Vec<String> {
                 let had = likely(&mean_of(&sums.recoverable, sums.searched_seconds));
                 let mut said = format!("{lost} cores were lost to caches and memory on average");
                 if let Some(had) = had.filter(|_| sums.searched_seconds > 0.0) {
-                    said += &format!("; {had} of them could have been had by another placement");
+                    said += &format!("; another placement would have recovered {had} of them");
                 }
                 format!("{said}. {estimated}")
             }

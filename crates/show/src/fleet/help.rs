@@ -76,7 +76,7 @@ impl Help {
             Self::Place => "a policy that places threads: `numaherd ctl policy adaptive`",
             Self::OtherPolicy => "another policy: `numaherd replay LEDGER` compares them",
             Self::LessLoad => "less load: no other placement would have much of it",
-            Self::Wait => "to wait: what could be had is not known yet",
+            Self::Wait => "to wait: what another placement would recover is not known yet",
             Self::Counters => {
                 "counters: without them only a bound is known, or nothing; `numaherd doctor` says what they lack"
             }

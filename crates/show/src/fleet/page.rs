@@ -51,7 +51,7 @@ fn helps(fleet: &Fleet) -> Markup {
     };
     html! {
         h2 { "What would help" }
-        (table(&["what", "#hosts", "#cores lost", "#could be had", "first"], &rows))
+        (table(&["what", "#hosts", "#cores lost", "#recoverable", "first"], &rows))
     }
 }
 
@@ -74,7 +74,7 @@ fn hosts(fleet: &Fleet) -> Markup {
         "#cores",
         "policy",
         "#lost",
-        "#could be had",
+        "#recoverable",
         "mostly to",
         "what would help",
     ];

@@ -43,7 +43,7 @@ pub(super) fn summary(fleet: &Fleet) -> String {
             said += &format!(", as far as {} of the hosts know", all.known);
         }
         if let Some(had) = likely(&all.recoverable) {
-            said += &format!("; {had} of them could be had by another placement");
+            said += &format!("; another placement would recover {had} of them");
         }
         said.push('.');
     }
@@ -75,7 +75,7 @@ fn helps(fleet: &Fleet) -> String {
             cores = format!(", {} lost", short(sum.lost));
         }
         if sum.recoverable > 0.0 {
-            cores += &format!(", {} could be had", short(sum.recoverable));
+            cores += &format!(", {} recoverable", short(sum.recoverable));
         }
         let first = sum.first.iter().map(|host| name(host)).format(", ");
         let more = match sum.hosts > sum.first.len() {
@@ -94,7 +94,7 @@ fn hosts(fleet: &Fleet) -> String {
         "Host",
         "cores",
         "lost",
-        "could be had",
+        "recoverable",
         "mostly to",
         "what would help",
     ];

@@ -55,7 +55,7 @@ impl LostTimes {
 
 impl LostTime {
     /// The share of the wanted CPU time that another placement would have given back, by the mean.
-    pub(crate) fn could_be_had(&self) -> Option<f64> {
+    pub(crate) fn recoverable_share(&self) -> Option<f64> {
         let had = self.recoverable.mean.filter(|_| self.searched > 0.0)?;
         Some(had / self.searched)
     }

@@ -76,9 +76,9 @@ metrics! {
             to.whole(&["true"], now.hands_off);
         });
     Gauge "processes", "Processes seen" => whole(|run| run.processes.len() as u64);
-    Gauge "virtual_machines", "Of the processes seen, those that run a virtual machine"
+    Gauge "virtual_machines", "Processes seen that run a virtual machine"
         => whole(|run| run.processes.iter().filter(|process| process.guest.is_some()).count() as u64);
-    Gauge "gaps", "Things that are usually seen and could not be seen in the latest interval" => whole(|run| run.gaps.len() as u64);
+    Gauge "gaps", "Signals that are usually available and were missing in the latest interval" => whole(|run| run.gaps.len() as u64);
     Counter "instructions", "Instructions of the threads seen, where counted" => whole(|run| run.totals.counted.instructions);
     Counter "fetched_lines", "Cache lines that the threads seen fetched from memory, where counted" => whole(|run| run.totals.counted.lines);
     Gauge "local_access" in "ratio", "Of the lines fetched in the latest interval, the share that came from the core's own node"
@@ -154,7 +154,7 @@ metrics! {
         => each(|view, to| for (group, sums) in &view.run.more.groups { to.whole(&[group], sums.thread_moves); });
     Counter "group_pages_moved" by "group", "Base pages of the group's processes that were moved"
         => each(|view, to| for (group, sums) in &view.run.more.groups { to.whole(&[group], sums.pages_moved); });
-    Counter "group_lost_cpu" in "seconds" by "group", "CPU time that the group's threads lost to caches and memory: its part of the mean of `numaherd_lost_cpu_seconds_total`, as far as there is one"
+    Counter "group_lost_cpu" in "seconds" by "group", "CPU time that the group's threads lost to caches and memory: its part of the mean of `numaherd_lost_cpu_seconds_total`, where a mean is known"
         => each(|view, to| if view.run.totals.lost.contains_key(&Basis::Uncore) {
             for (group, sums) in &view.run.more.groups { to.real(&[group], sums.lost_cpu_s); }
         });
@@ -165,8 +165,8 @@ metrics! {
     Counter "decided_moves" by "rule", "Times that a thread had to leave its CPU because of a rule of the policy"
         => each(|view, to| for (rule, sums) in &view.run.more.rules { to.whole(&[rule], sums.moved); });
     Counter "thread_moves", "Times that a thread had to leave its CPU by order" => whole(|run| run.totals.thread_moves);
-    Counter "thread_moves_undone", "Of these, moves undone because they had made things worse" => whole(|run| run.totals.undone);
-    Counter "thread_moves_stolen", "Of these, threads given to an idle node because they were held where they had to wait"
+    Counter "thread_moves_undone", "Thread moves undone because they had made things worse" => whole(|run| run.totals.undone);
+    Counter "thread_moves_stolen", "Threads given to an idle node because they had to wait where they were held"
         => whole(|run| run.totals.stolen);
     Counter "planned_thread_moves", "Thread moves that the governor let through, carried out or not"
         => whole(|run| run.totals.planned_thread_moves);

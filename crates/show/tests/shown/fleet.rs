@@ -45,7 +45,7 @@ fn host(name: &str, made: Made, losses: &Losses, processes: &[(&str, &str, f64)]
     reading.finish(None)
 }
 
-/// So much is lost of 64 CPUs, so much of which could be had, most of it to remote memory.
+/// So much is lost of 64 CPUs, so much of which is recoverable, most of it to remote memory.
 fn losing(lost: f64, had: f64) -> Losses {
     let of = |cores: f64| range(cores / 2.0, cores, cores * 2.0);
     let mut losses = known(Basis::Uncore, of(lost), Some(of(had)));
@@ -289,7 +289,7 @@ fn a_prometheus_tells_of_a_fleet_and_hosts_may_lack_metrics() {
     );
     insta::assert_snapshot!(text(&fleet));
     let helps: Vec<Help> = fleet.hosts.iter().map(|host| host.help).collect();
-    // Of the first, the greatest that could be had is no number.
+    // Of the first, the greatest that is recoverable is no number.
     assert_eq!(
         helps,
         [

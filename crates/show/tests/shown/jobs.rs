@@ -28,7 +28,7 @@ fn job(seconds: &[Losses], change: impl Fn(&mut Thread)) -> Job {
     reading.finish(0, None)
 }
 
-/// Of two CPUs that were wanted, a tenth is lost, to this; some of it could be had.
+/// Of two CPUs that were wanted, a tenth is lost, to this; some of it is recoverable.
 fn a_tenth_to(parts: Parts) -> Losses {
     let mut losses = known(
         Basis::Uncore,

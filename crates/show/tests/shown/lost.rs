@@ -143,7 +143,7 @@ fn a_line_of_what_happened_ends_with_it() {
     let said = made.shared().filter_map(|line| live.line(&line));
     let last = said.last().unwrap();
     assert!(
-        last.ends_with("3.1 of 64 cores lost, 2.4 could be had"),
+        last.ends_with("3.1 of 64 cores lost, 2.4 recoverable"),
         "{last}"
     );
 }

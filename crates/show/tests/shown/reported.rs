@@ -466,9 +466,9 @@ fn lost_cores_are_a_figure_and_a_chart() {
         "{text}"
     );
     assert!(
-        text.contains("2.4 (1.9 to 3) of them could have been had"),
+        text.contains("another placement would have recovered 2.4 (1.9 to 3) of them"),
         "{text}"
     );
-    assert!(text.contains("could be had"), "{text}");
+    assert!(text.contains("recoverable"), "{text}");
     assert!(!page_of(&runs::nothing()).text().contains("Lost cores"));
 }

@@ -407,7 +407,7 @@ fn lost_cores_are_in_the_row_of_sums() {
     let made = crate::lost::losing();
     let text = Seen::of(made.lines()).text(120, 24);
     assert!(
-        text.contains("3.1 of 64 cores lost, 2.4 could be had"),
+        text.contains("3.1 of 64 cores lost, 2.4 recoverable"),
         "{text}"
     );
 }

@@ -250,7 +250,7 @@ fn lost(run: &Run, seen: &Seen) -> Chart {
     let losses = [
         ("lost", "c4", Figure::Lost),
         ("lost at most", "c4", Figure::LostAtMost),
-        ("could be had", "c2", Figure::Recoverable),
+        ("recoverable", "c2", Figure::Recoverable),
     ];
     let strips = losses.map(|(label, class, figure)| strip(seen, label, class, figure));
     line("lost", "Lost cores", &about, strips)
