@@ -303,7 +303,8 @@ fn machines_of(paper: Paper) -> &'static [&'static str] {
     }
 }
 
-/// Runs all experiments of a paper; without runs, at least those whose figures are exact. Traces are recorded into a folder where they are not there yet.
+/// Runs all experiments of a paper; without runs, at least those whose figures are exact. Traces are recorded into a
+/// folder where they are not there yet.
 fn measure(paper: Paper, effort: &Effort, traces: &Path, inputs: &Inputs) -> Result<Measured> {
     match paper {
         Paper::Dino => dino::measure(effort, &Traces::within(traces)?, inputs),
