@@ -230,7 +230,7 @@ impl Claim {
     }
 }
 
-/// Other figures of machines or programs, with which a paper's experiments run again. Notes refer to what they then give:
+/// Other figures of machines, programs or the model, with which a paper's experiments run again. Notes refer to what they then give:
 /// `{name}` is the figure of the same claim, `{name:id}` that of another.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -249,6 +249,9 @@ pub struct Variation {
     /// For each program, what changes.
     #[serde(default, rename = "program")]
     pub programs: BTreeMap<String, ProgramChange>,
+    /// Options of the model that change, with their values, in every experiment.
+    #[serde(default)]
+    pub model: toml::Table,
 }
 
 /// What changes in each phase of a program: how many times as much it is.

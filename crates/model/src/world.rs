@@ -73,6 +73,20 @@ settings! {
 }
 
 impl Options {
+    /// The same options with other values for some of them, as in the table `[model]` of a settings file.
+    ///
+    /// # Errors
+    /// [`ModelError::Option`]: one is unknown, or cannot have this value.
+    pub fn with(self, changes: &toml::Table) -> Result<Self, ModelError> {
+        if changes.is_empty() {
+            return Ok(self);
+        }
+        let mut table =
+            toml::Table::try_from(self).expect("options are numbers, names and choices");
+        table.extend(changes.clone());
+        setting::of_tables(table).map_err(ModelError::Option)
+    }
+
     fn wakes_rarely(&self, wrong: &mut dyn FnMut(&str, String)) {
         let seconds = self.wakes_elsewhere_s;
         if seconds > 0.0 && seconds < 1e-3 {

@@ -134,8 +134,9 @@ fn fault_of(variation: &Variation, names: &mut BTreeSet<String>) -> Option<(&'st
     if what.trim().is_empty() {
         return Some(("what", "it is empty".to_owned()));
     }
-    if variation.machines.is_empty() && variation.programs.is_empty() {
-        let why = "it changes neither a machine nor a program";
+    if variation.machines.is_empty() && variation.programs.is_empty() && variation.model.is_empty()
+    {
+        let why = "it changes neither a machine nor a program nor the model";
         return Some(("machine", why.to_owned()));
     }
     let is_wrong = |times: f64| !(times.is_finite() && times > 0.0);

@@ -396,6 +396,7 @@ mod of_records {
             runs: 1,
             machines: BTreeMap::new(),
             programs: BTreeMap::new(),
+            model: toml::Table::new(),
         };
         let varied = measurements.iter().map(|one| {
             let of_it = lines.iter().filter(|line| line.paper == one.paper);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use numaherd_contention::{LINE_BYTES, loaded};
 use numaherd_model::program::Library;
 use numaherd_model::{
-    Factors, Hardware, Job, Model, Options, Placed, Program, Speed, Until, steady,
+    Factors, Hardware, Job, Model, Options, Placed, Program, Scheduler, Speed, Until, steady,
 };
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{PageOrder, Pages, Progress, World};
@@ -158,6 +158,25 @@ fn hits_wait_at_the_door_of_a_shared_cache() {
     let free = self::hardware(&Options::default());
     let speed = together(&free, &hits, &[one, sibling, other])[0];
     assert_eq!((speed.ns, speed.cache_ns), (1000.0, 0.0));
+}
+
+#[test]
+fn a_change_of_options_leaves_the_others_as_they_are() {
+    let options = Options {
+        seed: 7,
+        scheduler: Scheduler::XenCredit,
+        page_move_ns: 5.0,
+        ..Options::default()
+    };
+    let changes = toml::toml! { llc_gb_per_s = 20 };
+    let expected = Options {
+        llc_gb_per_s: 20.0,
+        ..options
+    };
+    assert_eq!(options.with(&changes).unwrap(), expected);
+    let unknown = toml::toml! { llc_gb_per_sec = 20 };
+    let error = options.with(&unknown).unwrap_err().to_string();
+    assert!(error.contains("did you mean"), "{error}");
 }
 
 #[test]

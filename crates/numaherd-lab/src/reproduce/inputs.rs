@@ -1,4 +1,4 @@
-//! What the papers' experiments run on: machines and programs, as they are in `data` or changed.
+//! What the papers' experiments run on: machines, programs and the model's options, as they are or changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,17 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd_experiment::claims::{ProgramChange, Variation};
-use numaherd_model::{Library, Program};
+use numaherd_model::{Library, Options, Program};
 use numaherd_topology::Machine;
 
 use super::testbed::Testbed;
 
-/// Presets and the programs that come with Numaherd, and what takes the place of some of them.
+/// Presets and the programs that come with Numaherd, and what takes the place of some of them and of the model's options.
 #[derive(Debug)]
 pub struct Inputs {
     machines: Vec<Machine>,
     programs: Arc<Library>,
+    model: toml::Table,
 }
 
 impl Default for Inputs {
@@ -24,6 +25,7 @@ impl Default for Inputs {
         Self {
             machines: Vec::new(),
             programs: Arc::new(Library::built_in().clone()),
+            model: toml::Table::new(),
         }
     }
 }
@@ -59,16 +61,19 @@ impl Inputs {
     /// The presets and programs with what a variation changes.
     ///
     /// # Errors
-    /// A machine or program is unknown, or cannot be changed like that.
+    /// A machine, program or option is unknown, or cannot be changed like that.
     pub fn varied(variation: &Variation) -> Result<Self> {
         let changed = |(name, keys): (&String, &toml::Table)| changed(name, keys);
         let machines = variation.machines.iter().map(changed);
         let machines = machines.collect::<Result<_>>();
         let programs = with_changes(Library::built_in(), &variation.programs);
         let of_it = || format!("variation `{}`", variation.name);
+        let model = &variation.model;
+        Options::default().with(model).with_context(of_it)?;
         Ok(Self {
             machines: machines.with_context(of_it)?,
             programs: Arc::new(programs.with_context(of_it)?),
+            model: model.clone(),
         })
     }
 
@@ -77,10 +82,10 @@ impl Inputs {
     /// # Errors
     /// There is none, or the model cannot run it.
     pub fn testbed(&self, name: &str) -> Result<Testbed> {
-        let programs = self.programs.clone();
+        let (programs, model) = (self.programs.clone(), self.model.clone());
         match self.machines.iter().find(|machine| machine.name == name) {
-            Some(machine) => Testbed::new(machine, programs),
-            None => Testbed::new(&Machine::preset(name)?, programs),
+            Some(machine) => Testbed::new(machine, programs, model),
+            None => Testbed::new(&Machine::preset(name)?, programs, model),
         }
     }
 }
@@ -121,8 +126,13 @@ fn with_changes(programs: &Library, changes: &BTreeMap<String, ProgramChange>) -
 
 #[cfg(test)]
 mod tests {
-    use numaherd_experiment::claims::{Claims, Paper};
+    use std::time::Duration;
 
+    use numaherd_experiment::claims::{Claims, Paper};
+    use numaherd_model::{Job, Until, alone};
+    use numaherd_topology::CpuId;
+
+    use super::super::testbed::{KERNEL, Workload};
     use super::*;
 
     #[test]
@@ -178,6 +188,7 @@ mod tests {
             runs: 1,
             machines: toml::from_str(machine).unwrap(),
             programs: toml::from_str(program).unwrap(),
+            model: toml::Table::new(),
         };
         let other = "uma-4x2.memory.node_gb_per_s = 3.5";
         let inputs = Inputs::varied(&variation(other, "mcf.misses_in_flight = 2")).unwrap();
@@ -203,6 +214,57 @@ mod tests {
             ("", "mfc.misses_in_flight = 2", "did you mean \"mcf\"?"),
         ] {
             let error = Inputs::varied(&variation(machine, program)).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(
+                error.starts_with("variation `other`: ") && error.contains(why),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_variation_changes_options_of_the_model_for_every_workload() {
+        let of_model = |text: &str| Variation {
+            name: "other".to_owned(),
+            what: "something else".to_owned(),
+            runs: 1,
+            machines: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            model: toml::from_str(text).unwrap(),
+        };
+        let inputs = Inputs::varied(&of_model("llc_gb_per_s = 1\nsmt_throughput = 1.2")).unwrap();
+        let asked = Options {
+            page_move_ns: 5.0,
+            ..Options::default()
+        };
+        let given = asked.with(&inputs.model).unwrap();
+        let expected = Options {
+            llc_gb_per_s: 1.0,
+            smt_throughput: 1.2,
+            ..asked
+        };
+        assert_eq!(given, expected);
+        let mcf = |inputs: &Inputs| {
+            let testbed = inputs.testbed("uma-4x2").unwrap();
+            let phase = testbed.phase("mcf").unwrap();
+            let workload = Workload::new(
+                vec![Job::new(testbed.program("mcf").unwrap().clone())],
+                Until::Time(Duration::from_secs(1)),
+            );
+            let ran = testbed.run(KERNEL, &workload, 0).unwrap();
+            (
+                alone(&testbed.hardware, phase, CpuId(0)).ns,
+                ran.work[0].instructions,
+            )
+        };
+        let (slow, little) = mcf(&inputs);
+        let (fast, much) = mcf(&Inputs::default());
+        assert!(slow > 2.0 * fast && 2.0 * little < much, "{slow} {little}");
+        for (text, why) in [
+            ("llc_gb_per_sec = 1", "did you mean"),
+            ("write_turnaround = 2", "write_turnaround"),
+        ] {
+            let error = Inputs::varied(&of_model(text)).unwrap_err();
             let error = format!("{error:#}");
             assert!(
                 error.starts_with("variation `other`: ") && error.contains(why),

@@ -253,9 +253,10 @@ holds when its margin, which is `ours`, is positive, and where chance is in it, 
 interval excludes zero (`± `; delete-one jackknife over the runs). The programs' compilers and the
 modelled core differ from the papers': the size of an effect is compared, not its last digits.
 
-Notes say what other figures of a machine or a program would give. `numaherd reproduce` measures that, too: a `[[variation]]` of a
-file in `data/claims` says what changes. `numaherd reproduce n-mass --quick --machine FILE` does so for a changed copy of a machine's
-file in `data/machines`. What notes say of other changes of the model was computed once, outside the program.
+Notes say what other figures of a machine or a program, or other options of the model, would give. `numaherd reproduce` measures that,
+too: a `[[variation]]` of a file in `data/claims` says what changes. `numaherd reproduce n-mass --quick --machine FILE` does so for a
+changed copy of a machine's file in `data/machines`. Figures of earlier commits and recordings, which notes of IPM and `adaptive`
+name as such, were measured by hand.
 
 "
     );
@@ -362,6 +363,7 @@ mod tests {
             runs: 10,
             machines: Default::default(),
             programs: Default::default(),
+            model: Default::default(),
         };
         let exact = Variation {
             what: "memory is nearer".to_owned(),

@@ -215,20 +215,24 @@ pub struct Testbed {
     /// The policies' settings.
     pub policies: Settings,
     programs: Arc<Library>,
+    /// Options of the model that every workload has.
+    model: toml::Table,
     /// By policy and workload, as text, and by seed.
     runs: Memo<(Arc<str>, u64), Ran>,
 }
 
 impl Testbed {
-    /// A machine, and programs for it.
+    /// A machine, programs for it, and options of the model that every workload has.
     ///
     /// # Errors
-    /// The model cannot run the machine.
-    pub fn new(machine: &Machine, programs: Arc<Library>) -> Result<Self> {
+    /// The model cannot run the machine, or has no such options.
+    pub fn new(machine: &Machine, programs: Arc<Library>, model: toml::Table) -> Result<Self> {
+        let options = Options::default().with(&model)?;
         Ok(Self {
-            hardware: Hardware::of(machine)?,
+            hardware: Hardware::of(machine)?.with(&options),
             policies: Settings::default(),
             programs,
+            model,
             runs: Memo::default(),
         })
     }
@@ -257,6 +261,7 @@ impl Testbed {
             hardware: self.hardware.clone(),
             policies,
             programs: self.programs.clone(),
+            model: self.model.clone(),
             runs: Memo::default(),
         }
     }
@@ -287,7 +292,7 @@ impl Testbed {
         self.runs.get(key, || {
             let settings = numaherd_experiment::Settings {
                 policies: self.policies.clone(),
-                model: workload.options,
+                model: workload.options.with(&self.model)?,
                 ..numaherd_experiment::Settings::as_published(World::Model)
             };
             let on_model = OnModel {
@@ -317,7 +322,7 @@ impl Testbed {
     ) -> Result<Model> {
         let options = Options {
             seed,
-            ..workload.options
+            ..workload.options.with(&self.model)?
         };
         let jobs = workload.jobs.clone();
         let mut model = Model::new(self.hardware.clone(), jobs, workload.until, options)?;
