@@ -15,9 +15,10 @@ use crate::profile_in_lab::menagerie;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_numaherd-lab");
 
-/// What is herded: it works until a file is there, which the host makes. The guest keeps what it once
-/// looked up, also that there is nothing, but a listing is always a new one.
-const WORK: &str = "echo out; echo err >&2; until ls \"$0\" | grep -q go; do :; done; exit 7";
+/// What is herded: it runs until a file is there, which the host makes. The guest keeps what it once
+/// looked up, also that there is nothing, but a listing is always a new one. It rests between two: a process costs the host much.
+const WORK: &str =
+    "echo out; echo err >&2; until ls \"$0\" | grep -q go; do sleep 0.02; done; exit 7";
 
 /// Reads a growing ledger until it holds a snapshot; `false` if the run ends before.
 fn await_snapshot(ledger: &Path, run: u32) -> bool {
