@@ -71,7 +71,7 @@ lab=(crates/{experiment,hardware,lab,topology}/src crates/lab/*/src crates/lab/p
     # What only prints, or is of other experiments.
     ':!crates/experiment/src/'{chart,claims,penalties,playback,statistics,table}'*'
     ':!crates/numaherd-lab/src/compare/'{overview,table}.rs
-    ':!crates/hardware/src/ipm*' ':!**/tests/**' ':!**/tests.rs' ':!**/snapshots/**')
+    ':!crates/hardware/src/ipm*' ':!**/tests/**' ':!**/tests.rs' ':!**/snapshots/**' ':!*.md')
 ours=(crates/{contention,files,herd,host,numaherd,policy,quantity,world}/src crates/show/src/run*
     # What only adds up and tells.
     ':!crates/herd/src/summary.rs' ':!crates/policy/src/losses.rs')
