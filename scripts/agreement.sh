@@ -11,12 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${CARGO_TARGET_DIR:-target}
-if [ -z "${NUMAHERD:-}" ]; then
-    scripts/setup.sh >/dev/null
-    scripts/build.sh
-fi
-numaherd=${NUMAHERD:-$target/release/numaherd}
+. scripts/programs.sh
 
 [ $# -gt 0 ] || set -- scenarios/agreement/*.toml scenarios/agreement/free/*.toml
 for file; do

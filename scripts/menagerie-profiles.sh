@@ -7,13 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 machine=lab-4x2-half
-target=${CARGO_TARGET_DIR:-target}
-if [ -z "${NUMAHERD:-}" ]; then
-    scripts/setup.sh >/dev/null
-    scripts/build.sh
-fi
-numaherd=${NUMAHERD:-$target/release/numaherd}
-menagerie=${MENAGERIE:-$target/x86_64-unknown-linux-gnu/release/menagerie}
+. scripts/programs.sh
 work=${WORK:-}
 if [ -z "$work" ]; then
     work=$(mktemp -d)

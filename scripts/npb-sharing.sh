@@ -3,18 +3,12 @@
 # NAS kernels with four threads: `shared_written` in data/programs/npb.toml rests on it. Each kernel is recorded in the lab
 # and played on cores with a cache of 4 MiB each. What the second of two loops adds to the first is without the set-up.
 #
-#   scripts/npb-sharing.sh                 classes S and W: about 5 minutes on 2 cores
+#   scripts/npb-sharing.sh                 classes S and W: about 4 minutes on 2 cores
 #   scripts/npb-sharing.sh lu-W cg-S       some of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${CARGO_TARGET_DIR:-target}
-if [ -z "${NUMAHERD:-}" ]; then
-    scripts/setup.sh >/dev/null
-    scripts/build.sh
-fi
-numaherd=${NUMAHERD:-$target/release/numaherd}
-menagerie=${MENAGERIE:-$target/x86_64-unknown-linux-gnu/release/menagerie}
+. scripts/programs.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -180,15 +180,16 @@ mod tests {
         }
     }
 
+    /// One with these tables.
+    fn variation(tables: &str) -> Variation {
+        let head = "name = \"other\"\nwhat = \"something else\"\n";
+        toml::from_str(&format!("{head}{tables}")).unwrap()
+    }
+
     #[test]
     fn a_variation_changes_keys_of_a_machine_and_figures_of_a_program() {
-        let variation = |machine: &str, program: &str| Variation {
-            name: "other".to_owned(),
-            what: "something else".to_owned(),
-            runs: 1,
-            machines: toml::from_str(machine).unwrap(),
-            programs: toml::from_str(program).unwrap(),
-            model: toml::Table::new(),
+        let variation = |machine: &str, program: &str| {
+            variation(&format!("[machine]\n{machine}\n[program]\n{program}"))
         };
         let other = "uma-4x2.memory.node_gb_per_s = 3.5";
         let inputs = Inputs::varied(&variation(other, "mcf.misses_in_flight = 2")).unwrap();
@@ -224,14 +225,7 @@ mod tests {
 
     #[test]
     fn a_variation_changes_options_of_the_model_for_every_workload() {
-        let of_model = |text: &str| Variation {
-            name: "other".to_owned(),
-            what: "something else".to_owned(),
-            runs: 1,
-            machines: BTreeMap::new(),
-            programs: BTreeMap::new(),
-            model: toml::from_str(text).unwrap(),
-        };
+        let of_model = |text: &str| variation(&format!("[model]\n{text}"));
         let inputs = Inputs::varied(&of_model("llc_gb_per_s = 1\nsmt_throughput = 1.2")).unwrap();
         let asked = Options {
             page_move_ns: 5.0,
